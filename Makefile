@@ -1,5 +1,7 @@
 # Two commands matter: `make up` runs CodeHub, `make test` runs every test. Each does all of its own set-up.
 SHELL := /bin/bash
+# Some machines set this for every program. Each of the thousands of processes in a test run would compile all it imports.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 SEEDS ?= 10000
 ARGS ?=

@@ -1,8 +1,8 @@
 """How soon a workspace answers: as a process, and as a container beside a bare `docker run` of the same image.
 
 "First page" is the first good answer of the IDE itself: through API, control plane and proxy on our side, from the
-published port on the peer's. The tests' tiny image starts in a moment, so that what we add shows; with
-`BENCH_DOCKER_DIR=DIR`, where an engine that has the shipped images listens on DIR/docker.sock, code-server is measured too.
+published port on the peer's. The tests' tiny image starts in a moment, so that what we add shows; code-server is the tests'
+image of the real one. With `BENCH_DOCKER_DIR=DIR`, an engine that listens on DIR/docker.sock is used instead of a new one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import InstanceSpec, Mount, MountKind
 from testing.codehub.container_walkthrough import tiny_profiles
 from testing.codehub.docker import TINY_IMAGE, DockerEngine
+from testing.codehub.docker_ide import CODE_SERVER_IMAGE, load_code_server_image
 from testing.codehub.full_stack import Stack, fresh_stack
 from testing.codehub.tiny_ide import by_socket
 from testing.ports import free_ports
@@ -47,9 +48,9 @@ def measure() -> list[dict[str, object]]:
     try:
         rows = asyncio.run(_processes(base))
         with _engine(Path(given) if given else None) as engine:
-            rows += _containers(engine, base, "tiny", TINY_IMAGE)
-            if given:
-                rows += _containers(engine, base, "code-server", "codehub/code-server:1")
+            load_code_server_image(engine)
+            for profile, image in (("tiny", TINY_IMAGE), ("code-server", CODE_SERVER_IMAGE)):
+                rows += _containers(engine, base, profile, image)
         return rows
     finally:
         shutil.rmtree(base, ignore_errors=True)

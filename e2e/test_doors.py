@@ -66,6 +66,21 @@ async def test_files_are_browsed_uploaded_downloaded_and_deleted(doors: Doors, p
     assert doors.sh("ls src/deep") == ""
 
 
+async def test_a_large_folder_is_shown_in_parts(doors: Doors, page: Page) -> None:
+    doors.sh("mkdir large; cd large; touch $(seq -f file-%04g 1 1200)")
+    await open_tab(page, doors, "Files")
+    await page.get_by_role("link", name="large/").click()
+    rows, more = page.locator("table.files tbody tr"), page.get_by_text("Show more")
+    await expect(rows).to_have_count(500)
+    await more.press("Enter")
+    await expect(rows).to_have_count(1000)
+    await expect(page.locator("button[aria-label='Download file-0501']")).to_be_focused()
+    await more.press("Enter")
+    await expect(rows).to_have_count(1200)
+    await expect(more).to_be_hidden()
+    doors.sh("rm -r large")
+
+
 async def test_files_and_folders_are_dropped_onto_the_page(doors: Doors, page: Page) -> None:
     await open_tab(page, doors, "Files")
     await expect(page.get_by_role("button", name="Upload files")).to_be_visible()

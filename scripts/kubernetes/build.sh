@@ -35,7 +35,7 @@ step() {
     done
 ) 9>&- &
 heartbeat=$!
-trap 'kill $heartbeat 2>/dev/null' EXIT
+trap 'kill $heartbeat 2>/dev/null || true' EXIT
 
 # The same mirrors, with their source packages; /etc/apt stays as it is.
 step "reading the package lists"
@@ -104,5 +104,7 @@ nice -n 5 go build -v -tags "providerless dockerless" -ldflags "$flags" -o "$new
 rm -rf "$prefix"
 touch "$new/complete"
 mv "$new" "$prefix"
+step "removing what was compiled"
+kill $heartbeat 2>/dev/null || true # it reads files of the directory that is removed now
 chmod -R u+w "$work" && rm -rf "$work"
 say "$((SECONDS - started)) s: complete: $prefix"

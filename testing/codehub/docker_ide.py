@@ -11,20 +11,20 @@ import json
 import os
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from testing.codehub.docker import DockerEngine, tiny_root
 from testing.codehub.ide import installed_code_server
 
-_IMAGE = "codehub/code-server:1"
+CODE_SERVER_IMAGE = "codehub/code-server:1"
 _RECIPE = Path(__file__).resolve().parents[2] / "images/code-server"
 
 
 def load_code_server_image(engine: DockerEngine) -> None:
     recipe = [line.strip() for line in (_RECIPE / "Dockerfile").read_text().splitlines()]
     changes = [line for line in recipe if line.startswith(("ENV", "USER", "WORKDIR", "LABEL", "EXPOSE", "CMD"))]
-    repository, _, tag = _IMAGE.partition(":")
+    repository, _, tag = CODE_SERVER_IMAGE.partition(":")
     with engine.client() as client:
         answer = client.post(
             "http://docker/images/create",
@@ -37,8 +37,8 @@ def load_code_server_image(engine: DockerEngine) -> None:
     assert not any("error" in line for line in said), said
 
 
-def code_server_root(ide: Path) -> Iterator[bytes]:
-    """Yield the file system as a tar stream, because it is half a gigabyte."""
+def code_server_root(ide: Path, base: Callable[[tuple[Path, ...]], bytes] = tiny_root) -> Iterator[bytes]:
+    """Yield the file system as a tar stream, because it is half a gigabyte. `base` makes what the IDE is added to."""
     taken, given = os.pipe()
 
     def write() -> None:
@@ -47,13 +47,14 @@ def code_server_root(ide: Path) -> Iterator[bytes]:
                 ide / "node/bin/node",
                 *ide.rglob("linux-x64/pty.node"),
             )  # terminals need more libraries than node
-            with tarfile.open(fileobj=io.BytesIO(tiny_root(programs))) as base:
-                for member in base:
-                    out.addfile(member, base.extractfile(member) if member.isfile() else None)
+            with tarfile.open(fileobj=io.BytesIO(base(programs))) as given_base:
+                for member in given_base:
+                    out.addfile(member, given_base.extractfile(member) if member.isfile() else None)
             out.add(ide, "opt/code-server")
-            link = tarfile.TarInfo("usr/local/bin/code")
-            link.type, link.linkname = tarfile.SYMTYPE, "/opt/code-server/bin/code"
-            out.addfile(link)
+            for program in ("bin/code", "node/bin/node", "node/bin/npm", "node/bin/npx"):
+                link = tarfile.TarInfo(f"usr/local/bin/{Path(program).name}")
+                link.type, link.linkname = tarfile.SYMTYPE, f"/opt/code-server/{program}"
+                out.addfile(link)
             start = out.gettarinfo(_RECIPE / "start", "usr/local/bin/codehub-start")
             start.mode = 0o755
             with open(_RECIPE / "start", "rb") as file:

@@ -39,7 +39,12 @@ http {{ access_log {place}/access.log; client_max_body_size 0;
   location /slow/ {{ limit_rate 2m; include {place}/backend; }}
   location /steady/ {{ limit_rate 20m; include {place}/backend; }}
   location /gated/ {{ fastcgi_buffering off; include {place}/backend; }}
-  location / {{ return 404; }} }} }}
+  location /moved/ {{ return 302 https://{address}:8443$request_uri; }}
+  location / {{ return 404; }} }}
+ log_format given '$request_uri "$http_authorization"';
+ server {{ listen {address}:8443 ssl; ssl_certificate {place}/cert.pem; ssl_certificate_key {place}/key.pem;
+  access_log {place}/elsewhere.log given; add_header WWW-Authenticate 'Basic realm="elsewhere"' always;
+  location / {{ return 401; }} }} }}
 """
 _BACKEND = """
 fastcgi_pass unix:{place}/fcgi.sock; fastcgi_param SCRIPT_FILENAME /usr/lib/git-core/git-http-backend;
@@ -150,6 +155,10 @@ class GitServer:
         attributes = f"{file} filter=lfs diff=lfs merge=lfs -text\n"
         self.make(name, {file: pointer, ".gitattributes": attributes, ".lfsconfig": config})
 
+    def elsewhere_log(self) -> str:
+        """Return what was requested from port 8443, another host for git, with the credentials that it was given."""
+        return (self.place / "elsewhere.log").read_text()
+
     def log(self) -> str:
         return (self.place / "access.log").read_text()
 
@@ -208,7 +217,7 @@ def running_git_server() -> Iterator[GitServer]:
                     processes.append(
                         subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env={"PATH": _PATH})
                     )
-            for port in (443, 22):
+            for port in (443, 8443, 22):
                 _wait_for(address, port, place)
             with lfs_server(place, f"https://{address}"):
                 yield GitServer(place, address)

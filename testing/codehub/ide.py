@@ -1,4 +1,4 @@
-"""The real code-server and xterm.js, installed once per checkout into `.parts/ide` (1–2 minutes the first time)."""
+"""The real code-server, pip and xterm.js, installed once per checkout into `.parts/ide` (1–2 minutes the first time)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from codehub.adapters.ide.code_server import CodeServerInstall
+from codehub.adapters.ide.toolchain import Toolchain
 from codehub.adapters.ide.xterm import XtermInstall
 from codehub.domain.model import Progress
 
@@ -31,5 +32,9 @@ def _tell(progress: Progress) -> None:
 
 
 if __name__ == "__main__":
-    # `xterm` installs what each tested CodeHub has: tests without a network need it before they start.
-    print(XtermInstall(IDE_DIR).ensure() if sys.argv[1:] == ["xterm"] else installed_code_server())
+    # Tests without a network need them before they start: `xterm` for each tested CodeHub, the others for its images.
+    if sys.argv[1:] == ["xterm"]:
+        print(XtermInstall(IDE_DIR).ensure())
+    else:
+        Toolchain(IDE_DIR).ensure_pip()
+        print(installed_code_server())

@@ -18,37 +18,30 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from codehub.adapters.ide import jupyterlab
 from codehub.domain.profiles import CODE_SERVER, JUPYTERLAB
-from testing.codehub import docker_ide
-from testing.codehub.docker import tiny_root
+from testing.codehub import docker_ide, toolchain
 from testing.codehub.ide import installed_code_server
 from testing.codehub.kubernetes import ROOT, SCRIPTS, Node
+from testing.codehub.toolchain import debian_python_root
 
 _RECIPES = ROOT / "images"
-_JUPYTER = "opt/jupyter"
+_JUPYTER = "opt/jupyter/python"
 _SITE = f"{_JUPYTER}/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 # As pip writes it into a virtual environment.
 _JUPYTER_LAB = f"#!/{_JUPYTER}/bin/python\nimport sys\nfrom jupyterlab.labapp import main\nsys.exit(main())\n"
-# As ipykernel writes it. Its file may be a hard link into uv's cache, which other environments share and may have changed.
+# images/build.sh replaces ipykernel's own.
 _KERNEL_PATH = f"{_JUPYTER}/share/jupyter/kernels/python3/kernel.json"
-_KERNEL = json.dumps(
-    {
-        "argv": ["python", "-m", "ipykernel_launcher", "-f", "{connection_file}"],
-        "display_name": "Python 3 (ipykernel)",
-        "language": "python",
-        "metadata": {"debugger": True},
-    }
-)
 
 
 def load_code_server_image(node: Node) -> None:
     def write(layer: Path) -> None:
         with layer.open("wb") as file:
-            file.writelines(docker_ide.code_server_root(installed_code_server().parent))
+            file.writelines(docker_ide.code_server_root(installed_code_server().parent, debian_python_root))
 
     recipe = [(_RECIPES / "code-server/start").read_text(), Path(docker_ide.__file__).read_text()]
-    version = "\0".join([str(installed_code_server()), *recipe])
-    _load(node, CODE_SERVER.image, version, "/opt/code-server/bin", write)
+    version = "\0".join([str(installed_code_server()), *recipe, Path(toolchain.__file__).read_text()])
+    _load(node, CODE_SERVER.image, version, write)
 
 
 def load_jupyterlab_image(node: Node) -> None:
@@ -56,14 +49,15 @@ def load_jupyterlab_image(node: Node) -> None:
     files = _jupyter_files()
     start = _RECIPES / "jupyterlab/start"
     state = [(inside, path.stat().st_size, path.stat().st_mtime_ns) for path, inside in files.items()]
-    version = repr((sorted(state), start.read_text(), _JUPYTER_LAB, _KERNEL))
-    _load(node, JUPYTERLAB.image, version, f"/{_JUPYTER}/bin", lambda layer: _write_jupyterlab(layer, files, start))
+    ours = (Path(jupyterlab.__file__), Path(toolchain.__file__))
+    version = repr((sorted(state), start.read_text(), _JUPYTER_LAB, [path.read_text() for path in ours]))
+    _load(node, JUPYTERLAB.image, version, lambda layer: _write_jupyterlab(layer, files, start))
 
 
-def _load(node: Node, image: str, version: str, programs: str, write: Callable[[Path], None]) -> None:
+def _load(node: Node, image: str, version: str, write: Callable[[Path], None]) -> None:
     """Import the image unless the node has it in this version. `write` creates its only layer."""
-    # As the recipe's ENV and CMD.
-    environment = [f"PATH={programs}:/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "SHELL=/bin/sh"]
+    recipe = (_RECIPES / image.removeprefix("codehub/").partition(":")[0] / "Dockerfile").read_text()
+    (environment,) = [line.split()[1:] for line in recipe.splitlines() if line.startswith("ENV ")]
     words = json.dumps([*environment, "/usr/local/bin/codehub-start"])
     stamp = node.lab / f"{image.replace('/', '-')}.loaded"
     digest = hashlib.sha256(f"{version}\0{words}".encode()).hexdigest()
@@ -95,7 +89,7 @@ def _jupyter_files() -> dict[Path, str]:
 def _write_jupyterlab(layer: Path, files: dict[Path, str], start: Path) -> None:
     compiled = (path for path in files if ".so" in path.suffixes)
     system = Path("/usr/lib/python3.11/lib-dynload").glob("*.so")
-    layer.write_bytes(tiny_root(tuple(path for path in (*compiled, *system) if is_dynamic(path)), ("bash",)))
+    layer.write_bytes(debian_python_root(tuple(path for path in (*compiled, *system) if is_dynamic(path))))
     with tarfile.open(layer, "a") as out:
         for path, name in sorted(files.items(), key=lambda pair: pair[1]):
             info = out.gettarinfo(path, name)
@@ -108,12 +102,15 @@ def _write_jupyterlab(layer: Path, files: dict[Path, str], start: Path) -> None:
         for name, text in (
             (f"{_JUPYTER}/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\n"),
             (f"{_JUPYTER}/bin/jupyter-lab", _JUPYTER_LAB),
-            (_KERNEL_PATH, _KERNEL),
             ("usr/local/bin/codehub-start", start.read_text()),
         ):
             info = tarfile.TarInfo(name)
             info.size, info.mode = len(text.encode()), 0o755
             out.addfile(info, io.BytesIO(text.encode()))
+        with tempfile.TemporaryDirectory(dir=layer.parent) as folder:
+            jupyterlab.write_kernel(Path(folder))
+            for path in sorted(Path(folder).rglob("*.*")):
+                out.add(path, str(Path(_JUPYTER).parent / path.relative_to(folder)))
 
 
 def closure(*names: str) -> set[str]:

@@ -45,7 +45,7 @@ class Viewer:
                 self.socket.send(b"A" + struct.pack(">Q", self.next))
         elif kind == b"R":
             size = json.loads(body)
-            self.model.screen.resize(size["cols"], size["rows"])
+            self.model.resize(size["cols"], size["rows"])
         elif kind == b"X":
             self.exit = json.loads(body)["exit_code"]
         return kind
@@ -58,7 +58,7 @@ class Viewer:
 
     @property
     def lines(self) -> list[str]:
-        return ["".join(line.chars).rstrip() for line in self.model.screen.lines]
+        return [line.text for line in self.model.screen.lines]
 
     def until(self, text: str, times: int = 1) -> None:
         """Wait until this many lines of the screen contain the text."""

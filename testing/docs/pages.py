@@ -98,8 +98,9 @@ def command_line() -> str:
     ]
     for path, command in commands():
         context = click.Context(
-            command, info_name=" ".join(("codehub", *path)), terminal_width=100, max_content_width=100
-        )
+            command, info_name=" ".join(("codehub", *path)), terminal_width=100, max_content_width=100,
+            **cli.context_settings,
+        )  # fmt: skip
         lines += [f"## codehub {' '.join(path)}", "", "```text", command.get_help(context).rstrip(), "```", ""]
     return "\n".join(lines)
 

@@ -18,10 +18,11 @@ from codehub.adapters.ide.toolchain import Toolchain
 from codehub.adapters.process.instances import ProcessInstances
 from codehub.adapters.process.launch_plan import ProcessOptions, Tools
 from codehub.adapters.process.records import LOG
+from codehub.adapters.workspaced_client import WorkspacedClient
 from codehub.domain.profiles import JUPYTERLAB
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import InstanceSpec, Mount, MountKind
-from codehub.workspaced.home_setup import set_up
+from codehub.workspaced.home_setup import set_up_environment, set_up_shells
 from testing.codehub.contracts.instances import until
 from testing.codehub.contracts.instances import wid as workspace_id
 from testing.codehub.ide import IDE_DIR, installed_code_server
@@ -70,7 +71,15 @@ async def start(world: ProcessWorld) -> Path:
     (home / "tool.tgz").write_bytes(npm_package("run-tool"))
     await world.instances.start(spec, ignore_progress, no_fence)
     await until(lambda: world.instances.probe(wid(), spec.profile), "the workspace answers")
+    helper = (await world.instances.status(wid())).workspaced
+    assert helper is not None
+    await until(lambda: WorkspacedClient().listens(helper), "the home is set up")
     return home
+
+
+def set_up(home: str, pip: str) -> None:
+    set_up_shells(home)
+    set_up_environment(home, pip)
 
 
 async def shell(world: ProcessWorld, command: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -75,6 +76,25 @@ async def reported_activity(answer: bytes, **how: Any) -> datetime | None:
 )
 async def test_what_makes_sense_is_believed_but_never_lies_in_the_future(body: bytes, when: datetime) -> None:
     assert await reported_activity(ok(body)) == when
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("pytest -n 4", "pytest -n 4"),
+        ("python3 -c '\nimport time\n\n  work()\n'", "python3 -c ' import time work() '"),
+        ("x" * 500, "x" * 79 + "…"),
+        ("\x1b[31m", "[31m"),
+        (" \n", "the IDE"),
+    ],
+    ids=["short", "several lines", "long", "an escape", "empty"],
+)
+async def test_a_reason_is_one_short_line(reason: str, shown: str) -> None:
+    body = json.dumps({"active": True, "reason": reason}).encode()
+    async with listening(Ide(ok(body))) as upstream:
+        work = await UpstreamActivity().work(upstream, "/activity", NOW)
+    assert work is not None
+    assert work.reason == shown
 
 
 NO_ACTIVITY = {

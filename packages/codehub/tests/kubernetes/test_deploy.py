@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
 import yaml
 
+from codehub.adapters.kubernetes.backends import KubernetesBackends
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.cluster import Cluster
 from codehub.adapters.kubernetes.homes import ClaimOptions
@@ -117,6 +119,28 @@ async def test_doctor_names_the_verb_that_is_missing(node: Node, namespace: str)
     assert len(bad) == 1
     assert "patch persistentvolumeclaims" in bad[0].message
     assert "role.yaml" in bad[0].fix
+
+
+async def test_a_missing_verb_or_storage_class_is_reported_at_start_too(
+    node: Node, namespace: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    lacking = Cluster(ApiClient(account(node, namespace, without="persistentvolumeclaims")), cluster.installation_id)
+    no_class = replace(CLAIMS, storage_class="no-such-class")
+    store = Store((tmp_path / "archives").as_uri())
+    try:
+        for one, claims, said in (
+            (lacking, CLAIMS, f"in {namespace} CodeHub may not: get persistentvolumeclaims, list"),
+            (cluster, no_class, "there is no storage class 'no-such-class'"),
+            (cluster, CLAIMS, ""),
+        ):
+            homes = pvc_world(one, store).homes
+            backends = KubernetesBackends(one, KubernetesInstances(one), homes, claims)
+            with structlog.testing.capture_logs() as logged:
+                await backends.report_unusable(thoroughly=True)
+            assert [entry["error"].startswith(said) and bool(entry["fix"]) for entry in logged] == [True] * bool(said)
+    finally:
+        await lacking.close()
+        store.close()
 
 
 async def test_doctor_tries_the_network_and_says_that_it_enforces_nothing(node: Node, namespace: str) -> None:

@@ -76,6 +76,10 @@ async def test_an_archive_whose_pod_is_refused_says_why_and_ends_when_its_job_fa
     homes: PvcHomes, node: Node, cluster: Cluster, namespace: str
 ) -> None:
     ctx = await homes.provision(HOME, "inc-1", no_fence)
+    # A claim that no pod ever used is archived without a Job.
+    instances = KubernetesInstances(cluster, SMALL, helper_image=IMAGE)
+    await instances.start(spec(homes), ignore_progress, no_fence)
+    await instances.delete(HOME.workspace_id, no_fence)
     quota(node, namespace, pods="0")
     seen: list[Progress] = []
 

@@ -29,12 +29,15 @@ from e2e.pages import card, create, open_workspace, sign_in, until_is
 from testing.browser import patient
 from testing.codehub.container_walkthrough import Walk
 from testing.codehub.dashboard import PASSWORD
+from testing.codehub.doors import Doors
 from testing.codehub.isolated_browser import isolated_chromium
 from testing.codehub.kubernetes import Node, fresh_namespace
 from testing.codehub.kubernetes_images import load_code_server_image, load_jupyterlab_image
 from testing.codehub.kubernetes_kills import volume_of
 from testing.codehub.kubernetes_stack import kubernetes_stack, objects
 from testing.codehub.objectstore import S3Server
+from testing.codehub.packages import wheel
+from testing.codehub.toolchain import WHEEL, check_toolchain
 from testing.ports import free_ports
 
 pytestmark = [pytest.mark.needs("kubernetes", "root", "npm", "chromium", "ip"), pytest.mark.timeout(900)]
@@ -186,6 +189,10 @@ async def test_jupyterlab_computes_sleeps_and_comes_back_from_s3_in_a_browser(
 ) -> None:
     workspace_id, tab = await opened(here, context, "jupyterlab")
     await tab.locator('.jp-LauncherCard[data-category="Notebook"]').first.click()
+    put = here.client.put(f"/api/v1/workspaces/{workspace_id}/files/{WHEEL}", content=wheel("one", "run-one"))
+    assert put.status_code < 300, put.text
+    installing = f"%pip install --no-index -q ~/{WHEEL}\nimport one, sys; one.main(); print(sys.prefix)"
+    await run_in_notebook(tab, installing, "one works\n/home/coder/.venv")
     await run_in_notebook(tab, "import os; print(open('made.txt', 'w').write('kept'), os.getuid())", "4 1000")
     await tab.keyboard.press("Control+S")
     home = volume_of(node, here.namespace, workspace_id)
@@ -198,6 +205,24 @@ async def test_jupyterlab_computes_sleeps_and_comes_back_from_s3_in_a_browser(
     assert (restored / "made.txt").read_text() == "kept"
     assert restored != files
     await run_in_notebook(tab, "print(open('made.txt').read() + ' for good')", "kept for good")
+    await here.ask(workspace_id, "stop", "STANDBY")
+
+
+async def test_pip_npm_git_and_shells_work_in_a_pod_as_in_a_container(here: Here) -> None:
+    workspace_id = here.walk.create(here.client, "code-server")
+    await asyncio.to_thread(here.walk.reach, here.client, workspace_id, "RUNNING")
+    token = here.client.headers["Authorization"].removeprefix("Bearer ")
+    doors = Doors(here.walk.stack, workspace_id, token)
+
+    def restart() -> None:
+        restarted = doors.codehub("ws", "restart", workspace_id, "--wait")
+        assert restarted.returncode == 0, restarted.stderr
+
+    await asyncio.to_thread(check_toolchain, doors.sh, restart)
+    # The IDE's own terminals inherit its environment.
+    variables = (await asyncio.to_thread(doors.sh, _ENVIRONMENT)).split("\0")
+    assert any(one.startswith("PATH=/home/coder/.local/bin:/home/coder/.venv/bin:/opt/code") for one in variables)
+    assert "GIT_CONFIG_SYSTEM=/tmp/.codehub/gitconfig-system" in variables
     await here.ask(workspace_id, "stop", "STANDBY")
 
 

@@ -48,10 +48,18 @@ def test_a_command_of_the_server_loads_neither_the_server_nor_the_domain(
 
 def test_listing_workspaces_loads_no_other_command(tmp_path: Path) -> None:
     loaded = modules_of(tmp_path, "ws", "ls")
-    assert loaded & {"codehub.cli.ws_change", "codehub.cli.ws_inside", "codehub.cli.admin", "tarfile"} == set()
+    others = {f"codehub.cli.{name}" for name in ("ws_change", "ws_inside", "ws_copy", "admin")}
+    assert loaded & (others | {"tarfile"}) == set()
 
 
 @pytest.mark.parametrize("words", [("--help",), ("--version",), ("ws", "--help")])
 def test_help_and_version_load_no_http_client(tmp_path: Path, words: tuple[str, ...]) -> None:
     loaded = modules_of(tmp_path, *words)
     assert loaded & (HEAVY | {"httpx", "httpcore", "ssl"}) == set()
+
+
+@pytest.mark.parametrize("part", ["proxy", "coordinator"])
+def test_a_proxy_and_a_coordinator_load_nothing_of_the_api(tmp_path: Path, part: str) -> None:
+    loaded = modules_of(tmp_path, "serve", part, "--help")
+    assert "codehub.wiring" in loaded
+    assert loaded & {"fastapi", "starlette", "uvicorn", "codehub.api", "codehub.api.app"} == set()

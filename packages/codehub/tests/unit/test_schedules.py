@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from codehub.domain.applied_template import AppliedTemplate
 from codehub.domain.errors import Invalid
-from codehub.domain.follow_schedule import scheduled_state
+from codehub.domain.follow_schedule import next_scheduled, scheduled_state
 from codehub.domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace
 from codehub.domain.schedule import Moment, due_moment, next_start, parse_schedule, time_zone
+from codehub.domain.wording import scheduled_text
 from testing.codehub.workspaces import workspace
 
 
@@ -112,3 +113,36 @@ def test_a_schedule_stops_what_nobody_uses() -> None:
     assert scheduled_state(replace(runs, last_access_at=SIX - MINUTE), "", SIX - MINUTE, SIX) is None
     assert scheduled_state(replace(runs, keep_awake_until=SIX + MINUTE), "", SIX - MINUTE, SIX) is None
     assert scheduled_state(replace(runs, operation=Operation.STOPPING), "", SIX - MINUTE, SIX) is None
+
+
+def text_of(found: Workspace, zone: str | None, now: datetime) -> str:
+    scheduled = next_scheduled(found, zone, now)
+    return "" if scheduled is None else scheduled_text(scheduled)
+
+
+def test_the_next_start_and_stop_are_said_in_the_owners_time_zone() -> None:
+    rests = scheduled(desired_state=DesiredState.STANDBY, phase=Phase.STANDBY)
+    friday = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    assert text_of(rests, "Europe/Berlin", friday) == "Starts Monday 23 Nov 09:00 Europe/Berlin"
+    assert text_of(rests, "", friday) == "Starts Monday 23 Nov 09:00 UTC"
+    assert text_of(rests, "Asia/Tokyo", NINE) == "Starts Tuesday 17 Nov 09:00 Asia/Tokyo"
+    runs = replace(rests, desired_state=DesiredState.RUNNING, phase=Phase.RUNNING)
+    assert (
+        text_of(runs, "America/New_York", NINE) == "Sleeps Monday 16 Nov 18:00 America/New_York unless it is in use"
+    )
+    across = datetime(2026, 3, 27, 12, tzinfo=UTC)  # the clock changes on Sunday
+    assert text_of(rests, "Europe/Berlin", across) == "Starts Monday 30 Mar 09:00 Europe/Berlin"
+
+
+def test_nothing_is_said_to_start_that_no_schedule_will_start() -> None:
+    rests = scheduled(desired_state=DesiredState.STANDBY, phase=Phase.STANDBY)
+    for changes in (
+        {"phase": Phase.ERROR, "error_reason": ErrorReason.TIMEOUT},
+        {"desired_state": DesiredState.DELETED},
+        {"deleted_at": NINE},
+        {"template": None},
+        {"desired_state": DesiredState.RUNNING},
+    ):
+        assert text_of(replace(rests, **changes), "", NINE) == "", changes
+    assert text_of(rests, None, NINE) == "", "its owner is disabled"
+    assert text_of(rests, "Mars/Olympus", NINE) == ""

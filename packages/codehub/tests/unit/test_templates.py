@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tomllib
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codehub.adapters.kubernetes.manifests import PodOptions
-from codehub.adapters.kubernetes.template_pods import with_template
+from codehub.adapters.kubernetes.template_pods import for_transfers, with_template
 from codehub.domain.applied_template import AppliedTemplate, apply_template, decode, encode
 from codehub.domain.errors import Invalid
 from codehub.domain.parameters import fill
@@ -290,6 +291,11 @@ affinity = {podAntiAffinity = {preferredDuringSchedulingIgnoredDuringExecution =
     assert options.affinity == {
         "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
     }
+    transfer = for_transfers(base, replace(made.kubernetes, affinity='{"nodeAffinity": {"a": 1}, "podAffinity": {}}'))
+    assert (transfer.runtime_class, transfer.node_selector) == ("gvisor", options.node_selector)
+    assert transfer.tolerations == options.tolerations
+    assert transfer.affinity == {"nodeAffinity": {"a": 1}}, "rules about other pods are for workspaces"
+    assert for_transfers(base, made.kubernetes).affinity is None
     for affinity in ("{}", "{anything = 1}", "{nodeAffinity = 2026-11-17}"):
         assert set(mistakes_of(f"[templates.a.kubernetes]\naffinity = {affinity}\n")) == {
             "templates.a.kubernetes.affinity"

@@ -161,10 +161,10 @@ async def open_backends(
     homes: dict[str, Homes] = {local.name: local, volumes.name: volumes}
     kubernetes = None
     if options.kubernetes is not None:
-        kubernetes = open_kubernetes(options.kubernetes, options.installation_id, store, workers)
+        kubernetes = open_kubernetes(options.kubernetes, options.installation_id, store, workers, owner_name)
         instances[kubernetes.instances.name] = kubernetes.instances
         homes[kubernetes.homes.name] = kubernetes.homes
-        await kubernetes.report_unusable()
+        await kubernetes.report_unusable(thoroughly=options.runtime == "kubernetes")
     return BackendSet(
         instances=instances,
         homes=homes,

@@ -20,7 +20,7 @@ from codehub.ports.instances import Upstream
 _TIMEOUT_S = 5.0
 # A valid answer is one short line.
 _LONGEST_BYTES = 64 << 10
-_LONGEST_REASON = 200
+_LONGEST_REASON = 80  # it is shown in a table
 _SOMEBODY = "the IDE"  # reported as active without a reason
 
 
@@ -38,7 +38,8 @@ class UpstreamActivity:
 
 def _line(text: str) -> str:
     """Make a workspace's text safe to display: one line of printable characters, limited in length."""
-    return "".join(char if char.isprintable() else " " for char in text).strip()[:_LONGEST_REASON] or _SOMEBODY
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return (line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 1] + "…") or _SOMEBODY
 
 
 def _is_busy(kernel: object) -> bool:

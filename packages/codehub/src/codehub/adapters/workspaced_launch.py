@@ -38,6 +38,7 @@ class Launch:
     awaits_environment: bool = False
     environment_pipe: str = ""  # where an IDE that its image starts waits for the environment instead
     bridge: tuple[str, int] | None = None  # a Unix socket that forwards to an IDE that listens only on this port
+    ide: str | int = ""  # the Unix socket or port on which the IDE will listen. The helper lets it start first
 
     @property
     def configuration(self) -> dict[str, object]:
@@ -50,6 +51,7 @@ class Launch:
             "awaits_environment": self.awaits_environment,
             "environment_pipe": self.environment_pipe,
             "bridge": list(self.bridge or ()),
+            "ide": self.ide,
             "in_image": self.in_image,
             "owner": self.owner,
         }

@@ -75,7 +75,9 @@ def make_context(deps: ApiDeps) -> Context:
         deps.database,
         deps.bus,
         prefix=config.sse_prefix,
-        render=lambda owned, viewer, gaps: workspace_view(owned, config, viewer, gaps).model_dump_json(by_alias=True),
+        render=lambda owned, viewer, gaps: workspace_view(owned, config, viewer, gaps, deps.clock()).model_dump_json(
+            by_alias=True
+        ),
         clock=deps.clock,
         ids=deps.ids,
         pace=deps.pace,

@@ -58,11 +58,12 @@ async def read_file(
     who: Who,
     list: Annotated[bool, Query(description="A folder's entries instead of its content.")] = False,
     depth: Annotated[int, Query(ge=1, le=32)] = 1,
+    after: Annotated[str, Query(description="`next` of a list that was too long: go on after this name.")] = "",
     download: Annotated[bool, Query(description="Have a browser save it under its own name.")] = False,
     wake: Wake = True,
 ) -> Response:
     """Read a file (optionally a range) or a folder as tar, or list a folder with `list=1`."""
-    target = _target(request) + (f"?list=1&depth={depth}" if list else "")
+    target = _target(request) + (f"?list=1&depth={depth}&after={quote(after, safe='')}" if list else "")
     name = path.rstrip("/").rpartition("/")[2] or "home"
     disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
     extra = {"content-disposition": disposition} if download else None

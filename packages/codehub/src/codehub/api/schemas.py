@@ -177,6 +177,12 @@ class TemplatesQuery(Query):
 
 class TemplatePush(Wire):
     source: Source = Field(description="TOML with one or more `[templates.NAME]` tables.")
+    base: Annotated[dict[TemplateName, Annotated[int, Field(ge=0)]], Field(max_length=100)] = Field(
+        default={},
+        description="By template, the version that your text is based on; 0: none. Refused (409) if there is a newer one. "
+        "For a template that is not named here, refused if the newest version is somebody else's.",
+    )
+    force: bool = Field(False, description="Replace newer versions too. They stay in the list of versions.")
 
 
 class TemplatePreview(Wire):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -20,6 +21,10 @@ from codehub.domain.errors import Invalid
 from codehub.domain.user_secrets import GitCredential, GitKey, SecretKind, UserSecret
 
 router = APIRouter(tags=["setup"])
+
+
+class SetupSkip(Wire):
+    step: Annotated[str, Field(min_length=1, max_length=100, description="The id of a step that `may_skip`.")]
 
 
 class GitCredentialCreate(Wire):
@@ -186,6 +191,19 @@ async def set_dotfiles(body: DotfilesPut, ctx: Ctx, who: Who) -> DotfilesView:
 async def setup_log(workspace_id: str, ctx: Ctx, who: Who, wake: Wake = True) -> Response:
     """Get the output of the workspace's setup: the clone, dotfiles, commands."""
     return await forward(ctx, who, workspace_id, "GET", "/setup/log", wake=wake)
+
+
+@router.post(
+    "/workspaces/{workspace_id}:skip-setup",
+    status_code=204,
+    response_class=Response,
+    responses=signed_in(404, 409, 413, 502),
+)
+async def skip_setup(workspace_id: str, body: SetupSkip, ctx: Ctx, who: Who) -> Response:
+    """Stop a running step of the workspace's setup. The next step follows; `:retry-setup` repeats it."""
+    content = json.dumps({"step": body.step}).encode()
+    headers = {"content-type": "application/json"}
+    return await forward(ctx, who, workspace_id, "POST", "/setup/skip", wake=False, headers=headers, body=content)
 
 
 def _credential(found: GitCredential) -> GitCredentialView:

@@ -253,5 +253,7 @@ def _resolved(applied: AppliedTemplate) -> ResolvedView:
         repo_path=applied.repo_path,
         ttl_standby_seconds=standby.total_seconds() if standby is not None else None,
         ttl_archive_seconds=archive.total_seconds() if archive is not None else None,
-        schedule=shown_schedule(applied.schedule) if applied.schedule is not None else None,
+        schedule=None
+        if applied.schedule is None
+        else f"{shown_schedule(applied.schedule)}, in the owner's time zone",
     )

@@ -42,13 +42,16 @@ async def list_templates(query: Annotated[TemplatesQuery, Query()], ctx: Ctx, wh
     return TemplateList(items=[template_view(each, is_admin=who.is_admin) for each in found])
 
 
-@router.post("/templates", status_code=201, responses=signed_in(413))
+@router.post("/templates", status_code=201, responses=signed_in(409, 413))
 async def push_templates(body: TemplatePush, ctx: Ctx, who: Who) -> PushedList:
-    """Push the templates of a TOML text (administrators): a new version of each that changed. All, or none of them."""
+    """Push the templates of a TOML text (administrators): a new version of each that changed. All, or none of them.
+
+    Refused if somebody pushed a newer version than the one that your text is based on.
+    """
     who.must_be_admin()
     if problems := ctx.templates.problems(body.source):
         raise Invalid("\n".join(_line(each.line, each.where, each.message) for each in problems))
-    pushed = await ctx.templates.push(who, body.source)
+    pushed = await ctx.templates.push(who, body.source, body.base, force=body.force)
     return PushedList(items=[pushed_view(each) for each in pushed])
 
 
@@ -105,7 +108,7 @@ async def update_workspace_template(
     """Apply the newest version of the template at the next start. Values that are not given stay unchanged."""
     owned = await ctx.templates.update(who, workspace_id, body.parameters if body is not None else {})
     gaps = await ctx.workspaces.activity_gaps() if owned.workspace.phase is Phase.RUNNING else ()
-    return workspace_view(owned, ctx.config, viewer_of(who, owned), gaps)
+    return workspace_view(owned, ctx.config, viewer_of(who, owned), gaps, ctx.deps.clock())
 
 
 @router.get("/time-zone", responses=signed_in())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 from urllib.parse import quote
 
@@ -16,6 +16,7 @@ from codehub.domain.actions import Action, Viewer, allowed_actions
 from codehub.domain.busy import shown_busy
 from codehub.domain.continuing import archived_at
 from codehub.domain.disk import disk_limit, disk_used
+from codehub.domain.follow_schedule import Scheduled, next_scheduled
 from codehub.domain.model import (
     CONDITION_NAMES,
     DesiredState,
@@ -36,7 +37,7 @@ from codehub.domain.setup import (
 )
 from codehub.domain.status import status_of
 from codehub.domain.ttl import Span, archives_at, sleeps_at
-from codehub.domain.wording import disk_warning, error_text, fixing_command, summarize
+from codehub.domain.wording import disk_warning, error_text, fixing_command, scheduled_text, summarize
 
 
 class ConditionView(View):
@@ -98,11 +99,17 @@ class SetupStepView(View):
     message: str = Field(description="Why it failed and what to do; empty otherwise.")
     kind: str = Field(
         description="Of a failed clone: auth, missing, host, timeout, tls, ref, space, exists or other. "
-        "Of one that lacks submodules or large files: incomplete."
+        "Of one that lacks submodules or large files: incomplete. "
+        "Of a step that was stopped: stopped, or timeout."
     )
     percent: int | None
     notes: list[str]
     exit_code: int | None
+    started_at: datetime | None
+    stops_at: datetime | None = Field(
+        description="When it is stopped if it still runs; null if it has no time limit."
+    )
+    may_skip: bool = Field(description="Whether `:skip-setup` stops it, so that the next step follows.")
 
 
 class IgnoredView(View):
@@ -127,6 +134,15 @@ class SetupView(View):
     may_change_repo: bool = Field(
         description="Whether `:retry-setup` takes another repository: the clone has failed."
     )
+
+
+class ScheduledView(View):
+    """What the schedule of the workspace's template does next."""
+
+    what: Literal["start", "stop"]
+    at: datetime
+    time_zone: str = Field(description="Of its owner.")
+    text: str = Field(description="For people: Starts Monday 23 Nov 08:53 Europe/Berlin.")
 
 
 class WorkspaceView(View):
@@ -175,6 +191,7 @@ class WorkspaceView(View):
     archives_at: datetime | None = Field(
         description="When it is archived if it sleeps until then; null when it does not sleep."
     )
+    scheduled: ScheduledView | None = Field(description="Null if its template has no schedule, or nothing is due.")
     allowed_actions: list[Action] = Field(description="What you can do with it in its present state.")
     repo: RepositoryView | None
     setup: SetupView | None = Field(description="null before its first start.")
@@ -193,7 +210,7 @@ class WorkspacePage(View):
 
 
 def workspace_view(
-    owned: WorkspaceWithOwner, config: ApiConfig, viewer: Viewer, gaps: Sequence[Span]
+    owned: WorkspaceWithOwner, config: ApiConfig, viewer: Viewer, gaps: Sequence[Span], now: datetime
 ) -> WorkspaceView:
     """Return the workspace as this user sees it. `gaps` is when activity could not be observed."""
     workspace, summary = owned.workspace, summarize(owned.workspace)
@@ -238,6 +255,7 @@ def workspace_view(
         deleted_at=workspace.deleted_at,
         sleeps_at=sleeps_at(workspace, timedelta(seconds=config.ttl_standby_s), gaps),
         archives_at=archives_at(workspace, timedelta(seconds=config.ttl_archive_s)),
+        scheduled=_scheduled(next_scheduled(workspace, owned.schedule_zone, now)),
         allowed_actions=list(allowed_actions(workspace, viewer)),
         repo=None
         if workspace.repo is None
@@ -270,6 +288,9 @@ def setup_view(state: SetupState) -> SetupView:
                 percent=step.percent,
                 notes=list(step.notes),
                 exit_code=step.exit_code,
+                started_at=_at(step.started_at),
+                stops_at=_at(step.stops_at),
+                may_skip=step.may_skip,
             )
             for step in state.steps
         ],
@@ -279,6 +300,18 @@ def setup_view(state: SetupState) -> SetupView:
         retry=retry_label(state),
         may_change_repo=may_change_repository(state),
     )
+
+
+def _scheduled(found: Scheduled | None) -> ScheduledView | None:
+    if found is None:
+        return None
+    return ScheduledView(
+        what=found.moment.value, at=found.at.astimezone(UTC), time_zone=found.zone, text=scheduled_text(found)
+    )
+
+
+def _at(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def folder_address(workspace: Workspace, config: ApiConfig) -> str:

@@ -177,4 +177,5 @@ async def _view(owned: WorkspaceWithOwner, ctx: Context, who: Principal) -> Work
 async def _views(found: Sequence[WorkspaceWithOwner], ctx: Context, who: Principal) -> list[WorkspaceView]:
     running = any(owned.workspace.phase is Phase.RUNNING for owned in found)
     gaps = await ctx.workspaces.activity_gaps() if running else ()
-    return [workspace_view(owned, ctx.config, viewer_of(who, owned), gaps) for owned in found]
+    now = ctx.deps.clock()
+    return [workspace_view(owned, ctx.config, viewer_of(who, owned), gaps, now) for owned in found]

@@ -59,7 +59,7 @@ def doctor(with_leftovers: bool, boundaries: bool, boundaries_timeout: int, as_j
         click.echo(json.dumps([_as_json(finding) for finding in findings], indent=1))
     else:
         for finding in findings:
-            click.echo(f"{_MARKS[finding.health]}{finding.part:16}{finding.message}")
+            click.echo(f"{_MARKS[finding.health]}{finding.part:15} {finding.message}")
             if finding.fix:
                 click.echo(f"{'':24}→ {finding.fix}")
     if any(finding.health is Health.BAD for finding in findings):

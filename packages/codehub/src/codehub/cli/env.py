@@ -43,5 +43,5 @@ def _text(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
     if isinstance(value, float):
-        return f"{value:g}"
+        return f"{value:.15g}"
     return str(value)

@@ -164,8 +164,8 @@ def remedy(workspace: Mapping[str, Any]) -> str:
     error = workspace.get("error")
     if not error:
         return ""
-    parts = (error["message"], error.get("detail"), error["remedy"])
-    return " ".join(part if part[-1:] in ".!?" else f"{part}." for part in parts if part)
+    detail = f" ({found.removesuffix('.')})" if (found := error.get("detail")) else ""
+    return f"{error['message'].removesuffix('.')}{detail}. {error['remedy']}"
 
 
 def when(timestamp: str | None) -> str:

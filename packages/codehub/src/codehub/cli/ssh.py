@@ -132,8 +132,12 @@ def config_ssh(yes: bool, remove: bool, path: Path | None, server: str | None) -
     shown = difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(target), str(target))
     # Bytes that are no UTF-8 are kept in the file; only here they are shown as question marks.
     click.echo("".join(shown).encode("utf-8", "replace"), nl=False)
-    if not yes and not click.confirm("Write this?", default=True):
-        raise click.Abort
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError("writing it needs confirmation; without a terminal use --yes")
+        if not click.confirm("Write this?", default=True):
+            console().print("Nothing was changed.")
+            return
     try:
         ssh_files.change_config(target, wanted)
     except OSError as error:

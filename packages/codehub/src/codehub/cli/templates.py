@@ -14,11 +14,15 @@ from codehub.cli.client import Json
 from codehub.cli.options import connect, json_option, server_option
 from codehub.cli.output import console, print_json, print_table, when
 from codehub.cli.parameters import given_parameters, parameter_option
-from codehub.domain.errors import Invalid
+from codehub.domain.errors import Conflict, Invalid
 from codehub.domain.units import shown_bytes, shown_duration
 
 # With a leading slash: a colon in the first part of a relative URL would end a scheme.
 _PREVIEW = "/templates:preview"
+_NEWER = (
+    "`codehub templates show NAME --diff` shows what it changed. Merge that into your file and push it with "
+    "`--base NAME=VERSION`, or replace it with `--force`."
+)
 
 
 @click.group()
@@ -36,16 +40,26 @@ def templates() -> None:
 @templates.command()
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @click.option("--check", is_flag=True, help="Only check the file; push nothing.")
+@click.option(
+    "--base",
+    "base",
+    multiple=True,
+    metavar="NAME=VERSION",
+    help="The version that the file is based on; refused if there is a newer one. May be repeated.",
+)
+@click.option("--force", is_flag=True, help="Push even if somebody else pushed the newest version.")
 @server_option
 @json_option
-def push(file: Any, check: bool, server: str | None, as_json: bool) -> None:
+def push(file: Any, check: bool, base: tuple[str, ...], force: bool, server: str | None, as_json: bool) -> None:
     """Push the templates of the TOML file FILE ("-" for standard input); administrators only.
 
-    Each template that changed gets a new version. Nothing is pushed if anything in the file is wrong.
+    Each template that changed gets a new version. Nothing is pushed if anything in the file is wrong, or if the newest
+    version is another administrator's: merge it into the file and name it with --base, or use --force.
 
     \b
     Examples:
       codehub templates push web.toml
+      codehub templates push web.toml --base web=4
       codehub templates push --check web.toml
     """
     try:
@@ -57,7 +71,11 @@ def push(file: Any, check: bool, server: str | None, as_json: bool) -> None:
             items = client.post(_PREVIEW, {"source": source})["items"]
             _fail_on(problem for item in items for problem in item["problems"] if problem["line"] is not None)
         else:
-            items = client.post("templates", {"source": source})["items"]
+            body = {"source": source, "base": _versions(base), "force": force}
+            try:
+                items = client.post("templates", body)["items"]
+            except Conflict as error:
+                raise Conflict(f"{error}\n{_NEWER}") from error
     if as_json:
         print_json({"items": items})
         return
@@ -193,6 +211,16 @@ def archive(name: str, server: str | None) -> None:
     with connect(server) as client:
         client.post(_path(name, ":archive"))
     console().print(f"{name}: archived")
+
+
+def _versions(given: tuple[str, ...]) -> dict[str, int]:
+    found = {}
+    for each in given:
+        name, _, version = each.partition("=")
+        if not name or not version.isascii() or not version.isdigit() or len(version) > 9:
+            raise Invalid(f"--base {each}: write NAME=VERSION, such as web=4")
+        found[name] = int(version)
+    return found
 
 
 def _path(name: str, rest: str = "") -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
 from codehub.cli.options import connect, json_option, server_option
 from codehub.cli.output import console, print_json, print_table, when
 from codehub.domain.errors import Invalid, NotFound
+from codehub.domain.user_secrets import SecretKind, check_secret
 
 
 def _value(prompt: str, *, from_stdin: bool) -> str:
@@ -162,12 +164,11 @@ def set_secret(name: str, path: Path | None, kind: str | None, server: str | Non
             raise Invalid(f"{path} cannot be read: {error.strerror}") from error
     else:
         value = _value(f"Value of {name}", from_stdin=False).encode()
-    encoded = base64.b64encode(value).decode()
-    body = {"kind": kind or ("file" if path is not None else "env"), "value": encoded, "base64": True}
-    if len(encoded) > 131_072:
-        raise Invalid(f"{name}: {len(value)} bytes are too many for a secret; a file may have 64 KiB")
+    given_as = SecretKind(kind or ("file" if path is not None else "env"))
+    check_secret(name, given_as, value)  # here too, because a name with a slash is another address
+    body = {"kind": given_as.value, "value": base64.b64encode(value).decode(), "base64": True}
     with connect(server) as client:
-        made = client.put_json(f"secrets/{name}", body)
+        made = client.put_json(f"secrets/{quote(name, safe='')}", body)
     if as_json:
         print_json(made)
     elif made["kind"] == "file":
@@ -207,7 +208,7 @@ def remove_secret(name: str, server: str | None) -> None:
       codehub secrets rm API_TOKEN
     """
     with connect(server) as client:
-        client.delete(f"secrets/{name}")
+        client.delete(f"secrets/{quote(name, safe='')}")
 
 
 @click.command()

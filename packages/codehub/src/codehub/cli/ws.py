@@ -1,8 +1,9 @@
-"""`codehub ws …`: the group, and the read-only commands. `ws_change` and `ws_inside` are imported when they are used."""
+"""`codehub ws …`: the group, and the read-only commands. The other modules are imported when they are used."""
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,7 +15,9 @@ from codehub.cli.options import connect, find_workspace, json_option, server_opt
 from codehub.cli.output import console, doing, print_json, print_table, program_output, remedy, status_text, when
 from codehub.domain.units import format_amount
 
-_CHANGE, _INSIDE = "codehub.cli.ws_change", "codehub.cli.ws_inside"
+_CHANGE, _INSIDE, _COPY = "codehub.cli.ws_change", "codehub.cli.ws_inside", "codehub.cli.ws_copy"
+_SETUP = "codehub.cli.ws_setup"
+_LONGEST_TITLE: Final = 40  # of a setup step, which may be a long command
 _COMMANDS: Final[Mapping[str, Entry]] = {
     "create": (_CHANGE, "create", "Create a workspace."),
     "start": (_CHANGE, "start", "Start a workspace."),
@@ -28,12 +31,13 @@ _COMMANDS: Final[Mapping[str, Entry]] = {
     "duplicate": (_CHANGE, "duplicate", "Create a workspace with the files of another."),
     "update-template": (_CHANGE, "update_template", "Take the newest version of a workspace's template."),
     "exec": (_INSIDE, "exec_", "Run a command in a workspace."),
-    "cp": (_INSIDE, "cp", "Copy files and folders to or from a workspace."),
+    "cp": (_COPY, "cp", "Copy files and folders to or from a workspace."),
     "ps": (_INSIDE, "ps", "List what was started in a workspace by exec or as a process."),
     "ports": (_INSIDE, "ports", "List what listens in a workspace, and where it can be opened."),
     "keep-awake": (_INSIDE, "keep_awake", "Keep a workspace awake for some time."),
-    "setup-log": (_INSIDE, "setup_log", "Print the output of a workspace's setup."),
-    "retry-setup": (_INSIDE, "retry_setup", "Repeat the failed steps of a workspace's setup."),
+    "setup-log": (_SETUP, "setup_log", "Print the output of a workspace's setup."),
+    "retry-setup": (_SETUP, "retry_setup", "Repeat the failed steps of a workspace's setup."),
+    "skip-setup": (_SETUP, "skip_setup", "Stop the step of a workspace's setup that is running."),
 }
 
 
@@ -82,7 +86,7 @@ def list_(all_owners: bool, running: bool, server: str | None, as_json: bool) ->
                 [
                     item["name"],
                     status_text(item),
-                    doing(item),
+                    _doing(item),
                     *([item["owner"]] if all_owners else []),
                     item["image_ref"],
                     when(item["last_access_at"]),
@@ -98,6 +102,11 @@ def list_(all_owners: bool, running: bool, server: str | None, as_json: bool) ->
             for warning in (item.get("disk_warning"), failed):
                 if warning:
                     console(err=True).print(f"{item['name']}: {warning}", style="yellow")
+
+
+def _doing(workspace: Mapping[str, Any]) -> str:
+    """What it does now, or what its schedule does next."""
+    return doing(workspace) or str((workspace.get("scheduled") or {}).get("text", ""))
 
 
 def _order(workspace: Mapping[str, Any]) -> tuple[bool, str]:
@@ -127,6 +136,7 @@ def show(workspace: str, server: str | None, as_json: bool) -> None:
         ("Name", found["name"]),
         ("Status", status_text(found)),
         ("Doing", doing(found) or "–"),
+        *([("Schedule", found["scheduled"]["text"])] if found.get("scheduled") else []),
         ("Desired state", found["desired_state"]),
         ("Description", found["description"] or "–"),
         ("Memo", found["memo"] or "–"),
@@ -166,7 +176,7 @@ def _repository(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("Repository", f"{repo['url']} {repo['ref']}".strip()))
     for step in (found.get("setup") or {}).get("steps", []):
         text = " ".join([step["state"], step["message"], *step["notes"]]).strip()
-        rows.append((step["title"], text))
+        rows.append((textwrap.shorten(step["title"], _LONGEST_TITLE, placeholder=" …"), text))
     return rows
 
 

@@ -1,26 +1,15 @@
-"""The `codehub ws` commands inside a workspace: exec, cp, ps, ports, keep-awake. Each wakes a sleeping workspace."""
+"""The `codehub ws` commands inside a workspace: exec, ps, ports, keep-awake, setup. Copying is in `ws_copy`."""
 
 from __future__ import annotations
 
 import json
-import os
-import posixpath
 import re
-import stat
 import sys
-import tarfile
-import threading
-import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import IO
-from urllib.parse import quote
 
 import click
 
 from codehub.cli.client import Client
-from codehub.cli.follow import follow_setup
 from codehub.cli.options import (
     connect,
     find_workspace,
@@ -30,13 +19,9 @@ from codehub.cli.options import (
     workspace_argument,
     workspace_before_command,
 )
-from codehub.cli.output import console, print_json, print_table, program_output, when
-from codehub.domain.errors import Conflict, Invalid, NotFound
-from codehub.workspaced import tars
+from codehub.cli.output import console, print_json, print_table, when
+from codehub.domain.errors import Invalid
 
-_CHUNK = 256 << 10
-# The coordinator sees a retry within a second; a step may fail again immediately and look unchanged.
-_SETUP_BEGINS_S = 5.0
 _DURATION = re.compile(r"(\d{1,6})([mhd])")  # more would be beyond the calendar
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
@@ -125,151 +110,6 @@ def _streamed(client: Client, path: str, body: dict[str, object]) -> int | None:
 
 
 @click.command()
-@click.argument("source")
-@click.argument("target")
-@server_option
-def cp(source: str, target: str, server: str | None) -> None:
-    """Copy files and folders to or from a workspace. One side is `WORKSPACE:PATH`, relative to its home.
-
-    \b
-    Examples:
-      codehub ws cp notes.txt api:            into the home, under the same name
-      codehub ws cp src api:project/src       a folder with its contents
-      codehub ws cp api:build/report.pdf .
-    """
-    up, down = _remote(target), _remote(source)
-    if (up is None) == (down is None):
-        raise Invalid("one of the two must be WORKSPACE:PATH, and the other a path here")
-    if up is not None:
-        if not Path(source).exists():
-            raise NotFound(f"{source} is not there")
-        with inside(server, up[0]) as (client, found):
-            _upload(client, Path(source), f"workspaces/{found['id']}/files/", up[1])
-    elif down is not None:
-        with inside(server, down[0]) as (client, found):
-            _download(client, f"workspaces/{found['id']}/files/", down[1], Path(target))
-
-
-def _remote(text: str) -> tuple[str, str] | None:
-    """Return (workspace, path), parsed like scp: a colon before any slash."""
-    name, colon, path = text.partition(":")
-    return (name, path) if colon and name and "/" not in name else None
-
-
-def _upload(client: Client, source: Path, files: str, path: str) -> None:
-    if path in ("", ".") or path.endswith("/") or _is_folder(client, files, path):
-        path = posixpath.join(path, source.resolve().name)
-    if source.is_dir():
-        headers = {"Content-Type": "application/x-tar"}
-        client.put(files + _quoted(path), _packed(source), **headers)
-    else:
-        with source.open("rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise Invalid(f"{source} is neither a file nor a folder")
-            client.put(
-                files + _quoted(path) + f"?mode={found.st_mode & 0o777:03o}",
-                _exactly(file, found.st_size),
-                **{"Content-Length": str(found.st_size)},
-            )
-    console(err=True).print(f"{source} → {path}")
-
-
-def _quoted(path: str) -> str:
-    """Return a path for a URL. Names are bytes, and need not be UTF-8."""
-    return quote(os.fsencode(path))
-
-
-def _is_folder(client: Client, files: str, path: str) -> bool:
-    try:
-        client.get(files + _quoted(path), list=True)
-    except (NotFound, Invalid):
-        return False
-    return True
-
-
-def _exactly(file: IO[bytes], size: int) -> Iterator[bytes]:
-    """Yield as many bytes as the file had at first: a log may grow while it is copied."""
-    while size:
-        data = file.read(min(_CHUNK, size))
-        if not data:
-            raise Conflict(f"{file.name} became shorter while it was copied")
-        size -= len(data)
-        yield data
-
-
-def _packed(source: Path) -> Iterator[bytes]:
-    """Yield a folder as tar, created by a thread while it is sent."""
-    read_fd, write_fd = os.pipe()
-    failed: list[BaseException] = []
-
-    def pack() -> None:
-        try:
-            with os.fdopen(write_fd, "wb") as pipe, tarfile.open(fileobj=pipe, mode="w|") as archive:
-                for entry in sorted(source.iterdir()):
-                    archive.add(entry, entry.name)
-        except OSError as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=pack, daemon=True)
-    thread.start()
-    with os.fdopen(read_fd, "rb") as pipe:
-        while data := pipe.read(_CHUNK):
-            yield data
-    thread.join()
-    if failed:
-        raise Conflict(f"{source} could not be read: {failed[0]}")
-
-
-def _download(client: Client, files: str, path: str, target: Path) -> None:
-    if target.is_dir():
-        target = target / (posixpath.basename(path.rstrip("/")) or "home")
-    with client.download(files + _quoted(path)) as response:
-        if response.headers.get("content-type") == "application/x-tar":
-            target.mkdir(parents=True, exist_ok=True)
-            _unpack(response.iter_bytes(_CHUNK), target)
-        else:
-            partial = target.with_name(target.name + ".part")
-            try:
-                with partial.open("wb") as file:
-                    for data in response.iter_bytes(_CHUNK):
-                        file.write(data)
-                partial.replace(target)
-            finally:
-                partial.unlink(missing_ok=True)
-    console(err=True).print(f"{path} → {target}")
-
-
-def _unpack(pieces: Iterator[bytes], target: Path) -> None:
-    """Unpack what a workspace sends. It may be hostile, and the filter of older Pythons' tarfile can be escaped."""
-    outward: list[str] = []
-    try:
-        tars.unpack(_Reader(pieces), str(target), "r|", outward)
-    except (tarfile.TarError, ValueError, EOFError) as error:
-        raise Conflict(f"the workspace sent no usable archive, and nothing was written: {error}") from error
-    if outward:
-        some = ", ".join(outward[:3]) + (", …" if len(outward) > 3 else "")
-        console(err=True).print(f"{len(outward)} links that lead out of the folder were left out: {some}")
-
-
-class _Reader:
-    """Presents chunks as a file that tarfile can read."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._rest = b""
-
-    def read(self, size: int, /) -> bytes:
-        while len(self._rest) < size:
-            piece = next(self._pieces, b"")
-            if not piece:
-                break
-            self._rest += piece
-        data, self._rest = self._rest[:size], self._rest[size:]
-        return data
-
-
-@click.command()
 @workspace_argument
 @server_option
 @json_option
@@ -350,57 +190,3 @@ def parse_duration(text: str) -> timedelta:
     if match is None or int(match[1]) == 0:
         raise Invalid(f"{text!r} is not a duration: write 30m, 4h or 2d")
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
-
-
-def _other_repository(current: dict[str, str] | None, url: str | None, ref: str | None) -> dict[str, object] | None:
-    """Return the body that names another repository, or the same one with another ref."""
-    if url is None and ref is None:
-        return None
-    same = current if current is not None and url in (None, current["url"]) else {}
-    if url is None and not same:
-        raise Invalid("the workspace has no repository: name one with --repo")
-    return {"repo": {"url": url or same["url"], "ref": same.get("ref", "") if ref is None else ref}}
-
-
-@click.command("setup-log")
-@workspace_argument
-@server_option
-def setup_log(workspace: str, server: str | None) -> None:
-    """Print the output of a workspace's setup: the clone, dotfiles, commands.
-
-    \b
-    Example:
-      codehub ws setup-log api
-    """
-    with connect(server) as client:
-        found = find_workspace(client, workspace)
-        with client.download(f"workspaces/{found['id']}/setup-log") as response:
-            for piece in response.iter_text():
-                sys.stdout.write(program_output(piece))
-
-
-@click.command("retry-setup")
-@workspace_argument
-@click.option("--repo", metavar="URL", help="Clone this repository instead of the one that could not be cloned.")
-@click.option("--ref", help="Clone this branch, tag or commit instead.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until it is done.")
-@server_option
-def retry_setup(workspace: str, repo: str | None, ref: str | None, wait: bool, server: str | None) -> None:
-    """Repeat the failed steps of a workspace's setup.
-
-    \b
-    Examples:
-      codehub ws retry-setup api                after `codehub git-auth add git.example.org`
-      codehub ws retry-setup api --ref develop  if the branch's name was wrong
-    """
-    with connect(server) as client:
-        found = find_workspace(client, workspace)
-        before = found["setup"]
-        now = client.post(f"workspaces/{found['id']}:retry-setup", _other_repository(found["repo"], repo, ref))
-        deadline = time.monotonic() + _SETUP_BEGINS_S
-        while wait and now["setup"] == before and time.monotonic() < deadline:
-            time.sleep(0.2)
-            now = client.get(f"workspaces/{found['id']}")
-        if wait:
-            follow_setup(client, now)
-            console().print(f"{found['name']}: the setup is done.")

@@ -16,6 +16,7 @@ from codehub.control.health import HealthTracker
 from codehub.domain.errors import BackendDown, CodeHubError
 from codehub.domain.model import Operation, Workspace
 from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeState
+from codehub.domain.template_options import NO_OPTIONS
 from codehub.ports.homes import HomeKey, HomeStatus
 from codehub.ports.instances import InstanceStatus
 
@@ -28,7 +29,9 @@ _ABOUT_ARCHIVES = frozenset(
 
 
 def home_key(workspace: Workspace) -> HomeKey:
-    return HomeKey(workspace.id, workspace.home_store_key)
+    template = workspace.template
+    options = NO_OPTIONS if template is None else template.kubernetes
+    return HomeKey(workspace.id, workspace.home_store_key, options)
 
 
 def volume_seen(status: HomeStatus) -> VolumeSeen:

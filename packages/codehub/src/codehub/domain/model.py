@@ -227,3 +227,5 @@ class WorkspaceWithOwner:
     version: str
     # Of the archive that it would be restored from; None when that is unknown.
     archive_bytes: int | None = None
+    # The owner's time zone, empty for UTC; None if the owner is disabled, whose schedules are not followed.
+    schedule_zone: str | None = None

@@ -163,7 +163,7 @@ def _healthy(workspace: Workspace, volume: Condition, archive: Condition, contai
     if volume.is_unknown:
         return _unknown("the volume could not be inspected")
     if workspace.home_ctx is not None and workspace.operation not in VOLUME_MAY_BE_AWAY:
-        message = volume.message or "the home is recorded but not there whole"
+        message = volume.message or "the home is recorded, but it is missing or incomplete"
         return Condition(ConditionStatus.FALSE, ErrorReason.DATA_LOST.value, message)
     if workspace.archive_key is not None and workspace.operation is not Operation.DELETING:
         if archive.is_false:

@@ -14,6 +14,8 @@ _MOST_NOTES = 50
 _LONGEST_TEXT = 1000
 _MOST_KEYS_NAMED = 5
 _INCOMPLETE = "incomplete"
+_IMAGE = "image-"  # how the id of such a step begins
+_LATEST = 4e9  # as seconds since 1970, in 2096
 
 
 class StepState(StrEnum):
@@ -39,6 +41,12 @@ class SetupStep:
     exit_code: int | None = None
     started_at: float | None = None
     ended_at: float | None = None
+    stops_at: float | None = None  # when it is stopped if it still runs
+
+    @property
+    def may_skip(self) -> bool:
+        """Return whether its owner may stop it. An image is built outside the workspace."""
+        return self.state is StepState.RUNNING and not self.id.startswith(_IMAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,7 @@ def _step_column(step: SetupStep) -> dict[str, object]:
         "exit_code": step.exit_code,
         "started_at": step.started_at,
         "ended_at": step.ended_at,
+        "stops_at": step.stops_at,
     }
 
 
@@ -123,14 +132,20 @@ def _step(raw: Mapping[str, object]) -> SetupStep:
         doing=_text(how_far.get("step"))[:100],
         notes=tuple(_text(note) for note in _items(raw.get("notes"))[:_MOST_NOTES]),
         exit_code=None if code is None else int(code),
-        started_at=_number(raw.get("started_at")),
-        ended_at=_number(raw.get("ended_at")),
+        started_at=_moment(raw.get("started_at")),
+        ended_at=_moment(raw.get("ended_at")),
+        stops_at=_moment(raw.get("stops_at")),
     )
 
 
 def _number(value: object) -> float | None:
     usable = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
     return float(value) if usable and isinstance(value, int | float) else None
+
+
+def _moment(value: object) -> float | None:
+    number = _number(value)
+    return number if number is not None and 0 <= number < _LATEST else None
 
 
 def _items(value: object) -> Sequence[object]:
@@ -146,7 +161,7 @@ def retry_label(state: SetupState) -> str:
     """Return the text of the button that repeats failed steps or applies an image that waits; empty if there is none."""
     if state.failed or state.error or state.incomplete:
         return "Try again"
-    waits = any(step.state is StepState.SKIPPED and step.id.startswith("image-") for step in state.steps)
+    waits = any(step.state is StepState.SKIPPED and step.id.startswith(_IMAGE) for step in state.steps)
     return "Apply the image" if waits and not state.running else ""
 
 
@@ -165,12 +180,13 @@ def setup_sentence(state: SetupState) -> str:
     running = [step for step in state.steps if step.state is StepState.RUNNING]
     if running:
         step = running[0]
-        far = f": {step.doing.lower()}, {step.percent} %" if step.percent is not None and step.doing else ""
+        percent = f", {step.percent} %" if step.percent is not None else ""
+        far = f": {step.doing[:1].lower()}{step.doing[1:]}{percent}" if step.doing else ""
         return f"{step.title}{far}"
     if state.failed:
         step = state.failed[0]
         return f"{step.title} failed. {step.message}".strip()
-    waiting = [step for step in state.steps if step.state is StepState.SKIPPED and step.id.startswith("image-")]
+    waiting = [step for step in state.steps if step.state is StepState.SKIPPED and step.id.startswith(_IMAGE)]
     if waiting and not state.error:
         return f"{waiting[0].title}: {waiting[0].message}"
     if state.error:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 
 from codehub.domain.environment_names import changes_every_program, is_own, is_variable_name
-from codehub.domain.errors import Invalid
+from codehub.domain.errors import Conflict, Invalid
 from codehub.domain.images import parse_image
 from codehub.domain.parameters import NAME, CompilePattern, Parameter, Value, fill, parse_parameter, placeholders
 from codehub.domain.repository import RepositorySource, check_no_credentials, parse_source
@@ -80,6 +80,20 @@ class StoredVersion:
     created_at: datetime
     archived_at: datetime | None = None
     workspaces: int = 0  # the number of workspaces that use the template, in any version
+
+
+def check_known(newest: StoredVersion, username: str, base: int | None) -> None:
+    """Raise Conflict if a push would replace a version that its author does not know.
+
+    Without the version that the text is based on, an author is taken to know what they pushed themselves.
+    """
+    if newest.version == base or (base is None and newest.created_by == username):
+        return
+    at = f"{newest.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    yours = f"; your text is based on version {base}" if base else ""
+    raise Conflict(
+        f"{newest.name}: the newest version is {newest.version}, by {newest.created_by} ({at}){yours}. Nothing was pushed."
+    )
 
 
 def parse_templates(parsed: Mapping[str, object], compile_pattern: CompilePattern) -> Mapping[str, Template]:

@@ -13,7 +13,9 @@ from types import MappingProxyType
 
 from codehub.domain.actions import NEEDS_ADMIN
 from codehub.domain.disk import DiskLevel, disk_level
+from codehub.domain.follow_schedule import Scheduled
 from codehub.domain.model import ErrorReason, Operation, Phase, Progress, Status, Workspace
+from codehub.domain.schedule import Moment
 from codehub.domain.status import status_of
 from codehub.domain.transitions import is_cancelled
 from codehub.domain.units import format_amount
@@ -44,6 +46,12 @@ class Summary:
 
     label: str
     text: str = ""
+
+
+def scheduled_text(scheduled: Scheduled) -> str:
+    """ "Starts Monday 23 Nov 08:53 Europe/Berlin"."""
+    at = f"{scheduled.at:%A %d %b %H:%M} {scheduled.zone}"
+    return f"Starts {at}" if scheduled.moment is Moment.START else f"Sleeps {at} unless it is in use"
 
 
 OPERATIONS: Mapping[Operation, OperationText] = MappingProxyType(

@@ -7,11 +7,12 @@ methods are idempotent and can be killed at any instant and repeated.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from codehub.domain.model import HomeCtx
+from codehub.domain.template_options import NO_OPTIONS, KubernetesOptions
 from codehub.ports.fence import Fence, Report
 from codehub.ports.instances import Mount
 
@@ -22,6 +23,8 @@ class HomeKey:
 
     workspace_id: str
     store_key: str
+    # The template's options. Not part of the identity: they say where pods that read or write the home may run.
+    kubernetes: KubernetesOptions = field(default=NO_OPTIONS, compare=False)
 
 
 class HomeState(StrEnum):

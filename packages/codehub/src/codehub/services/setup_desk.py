@@ -36,6 +36,7 @@ class PostgresSetupDesk:
     runs: Callable[[str], Runs]
     git_ca: str = ""
     partial_clone_bytes: int = 100 << 20
+    step_limit_s: float = 3600.0
 
     async def linkable(self) -> Sequence[Linkable]:
         async with self.database.transaction() as tx:
@@ -73,6 +74,7 @@ class PostgresSetupDesk:
             "dotfiles": {"url": url, "ref": ref} if url else None,
             "commands": _template_commands(workspace),
             "retry": workspace.setup_retry,
+            "step_limit_s": self.step_limit_s,
         }
 
     def _repo(self, workspace: Workspace) -> dict[str, object] | None:

@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 from codehub.adapters.postgres import templates, timeline, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
@@ -23,7 +24,7 @@ from codehub.domain.profiles import Catalog, Runs
 from codehub.domain.schedule import time_zone
 from codehub.domain.table_reader import Mistake, Mistakes
 from codehub.domain.template_preview import RUNS, RUNTIMES, applied_changes, notes
-from codehub.domain.templates import Access, StoredVersion, Template, parse_templates
+from codehub.domain.templates import Access, StoredVersion, Template, check_known, parse_templates
 from codehub.domain.toml_places import line_of, parse_toml, split_templates
 from codehub.ports.instances import Instances
 from codehub.services.audit import note
@@ -138,19 +139,27 @@ class Templates:
         names = (f"{name} version {number - 1}", f"{name} version {number}")
         return VersionText(found, "".join(difflib.unified_diff(old, new, *names)))
 
-    async def push(self, who: Principal, source: str) -> list[Pushed]:
-        """Store all templates of a text, or none. A template that equals its newest version creates no new version."""
+    async def push(
+        self, who: Principal, source: str, base: Mapping[str, int] = MappingProxyType({}), *, force: bool = False
+    ) -> list[Pushed]:
+        """Store all templates of a text, or none. A template that equals its newest version creates no new version.
+
+        Raises Conflict instead of replacing a version that the user does not know, unless `force`. `base` maps a template
+        to the version that its text is based on. Without it, the newest version must be the user's own.
+        """
         who.must_be_admin()
         self._checked(source)
         parts = split_templates(source)
         pushed = []
         async with self.database.transaction() as tx:
             for name in sorted(parts):
-                await templates.lock(tx, name)
+                await templates.claim(tx, name, self.clock())
                 newest = await templates.newest(tx, name)
                 if newest is not None and newest.source == parts[name] and newest.archived_at is None:
                     pushed.append(Pushed(name, newest.version, is_new=False))
                     continue
+                if newest is not None and newest.source != parts[name] and not force:
+                    check_known(newest, who.username, base.get(name))
                 number = await templates.push(tx, name, parts[name], who.username, self.clock())
                 pushed.append(Pushed(name, number, is_new=True))
             for each in pushed:

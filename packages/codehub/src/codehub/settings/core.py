@@ -172,6 +172,13 @@ class CoreSettings(BaseModel):
         alias="CODEHUB_PARTIAL_CLONE_SIZE",
         description="Larger repositories are cloned without the contents of old versions; git fetches them on demand.",
     )
+    setup_timeout_s: Seconds = Field(
+        3600.0,
+        gt=0,
+        alias="CODEHUB_SETUP_TIMEOUT",
+        description="How long one step of a workspace's setup may take: dotfiles, a command of the template or of "
+        "devcontainer.json that runs once. Then it is stopped, and the next step follows.",
+    )
 
     user: SystemUser = Field(
         "codehub",

@@ -116,6 +116,9 @@ class App:
             if parts[1:] == ["log"]:
                 return Response(200, {"Content-Type": "text/plain; charset=utf-8"}, self.setup.log().encode())
             return as_json(self.setup.shown())
+        if parts == ["setup", "skip"] and method == "POST":
+            await self.setup.skip(str((await request.json()).get("step")))
+            return EMPTY
         if first == "activity" and method == "GET":
             return as_json(self.activity())
         raise not_found(f"{method} {request.path} is not known to workspaced {VERSION}")
@@ -137,7 +140,8 @@ class App:
         method, query = request.method, request.query
         if method in ("GET", "HEAD"):
             if query.get("list", "0") not in ("0", ""):
-                return self.files.list(path, whole_number(query.get("depth", "1"), "depth"))
+                depth = whole_number(query.get("depth", "1"), "depth")
+                return self.files.list(path, depth, query.get("after", ""))
             if TAR in request.headers.get("accept", "") or self.files.is_directory(path):
                 ignore = query.get("dockerignore", "0") not in ("0", "")
                 return archives.download(self.files.home, path, dockerignore=ignore)
@@ -241,7 +245,7 @@ class App:
             if proc.parent in servers and proc.pid not in servers:
                 roots[proc.pid] = proc.name
         busy = activity.busiest(procs, before, roots, window_s)
-        if busy is None and self.setup.shown()["running"]:
+        if busy is None and self.setup.keeps_awake:
             return {"active": True, "reason": "the workspace's setup", "cpu_percent": 0.0}
         if busy is None:
             return {"active": False, "reason": None, "cpu_percent": 0.0}

@@ -268,22 +268,26 @@ class Clone:
         alarm = time.monotonic() + timeout_s if timeout_s else 0.0
         assert child.stdout is not None
         os.set_blocking(child.stdout.fileno(), False)
-        while True:
-            data = _read(child.stdout.fileno())
-            if data == b"":
-                break
-            if data:
-                output = (output + data)[-_KEPT_OUTPUT:]
-                if not quiet:
-                    sys.stdout.buffer.write(data)
-                    sys.stdout.flush()
-                if callable(watch) and watch(output[-4096:].decode(errors="replace")):
+        try:
+            while True:
+                data = _read(child.stdout.fileno())
+                if data == b"":
+                    break
+                if data:
+                    output = (output + data)[-_KEPT_OUTPUT:]
+                    if not quiet:
+                        sys.stdout.buffer.write(data)
+                        sys.stdout.flush()
+                    if callable(watch) and watch(output[-4096:].decode(errors="replace")):
+                        _end(child)
+                        return _TOO_LARGE, ""
+                if alarm and time.monotonic() > alarm:
                     _end(child)
-                    return _TOO_LARGE, ""
-            if alarm and time.monotonic() > alarm:
-                _end(child)
-                return 128, "Connection timed out"
-        return child.wait(), output.decode(errors="replace")
+                    return 128, "Connection timed out"
+            return child.wait(), output.decode(errors="replace")
+        except SystemExit:  # stopped: git has a session of its own, and would go on
+            _end(child)
+            raise
 
 
 _TOO_LARGE = -1000
@@ -333,8 +337,14 @@ def write_result(spec: dict[str, str], result: dict[str, object]) -> int:
     return 0 if result["state"] == "done" else 1
 
 
+def clean_up_when_stopped() -> None:
+    """Make TERM an exception, so that git ends too and no part of a clone stays."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def main() -> int:
     spec = json.load(sys.stdin)
+    clean_up_when_stopped()
     clone = Clone(spec)
     result: dict[str, object] = {"state": "done", "id": spec["id"]}
     try:

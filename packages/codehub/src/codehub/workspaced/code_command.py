@@ -6,7 +6,6 @@ Where that folder is not on PATH, it is added. A login shell sets PATH again, so
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 _NAME = "code"
@@ -21,9 +20,11 @@ def offer(program: str, home: str, env: dict[str, str]) -> None:
         return
     env["PATH"] = f"{path}:{folder}"
     link = os.path.join(home, ".local", "bin", _NAME)
-    with contextlib.suppress(OSError):  # a full disk or an odd home: the command is then missing in login shells
+    try:
         os.makedirs(os.path.dirname(link), mode=0o755, exist_ok=True)
         if os.path.islink(link) and not os.path.exists(link):
             os.unlink(link)  # to an IDE that is gone
         if not os.path.lexists(link):
             os.symlink(command, link)
+    except OSError:  # a full disk or an odd home: the command is then missing in login shells
+        pass

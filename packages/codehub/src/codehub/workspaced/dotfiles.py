@@ -15,7 +15,7 @@ if not __package__:
     __package__ = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
     __import__(__package__)
 
-from .clone import Clone, Failed, write_result
+from .clone import Clone, Failed, clean_up_when_stopped, write_result
 from .git_errors import Trouble, explain
 
 # In the order of GitHub Codespaces.
@@ -90,6 +90,7 @@ def run(spec: dict[str, str]) -> list[str]:
 
 def main() -> int:
     spec = json.load(sys.stdin)
+    clean_up_when_stopped()
     try:
         result: dict[str, object] = {"state": "done", "notes": run(spec), "id": spec["id"]}
     except Failed as error:

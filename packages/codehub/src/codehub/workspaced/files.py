@@ -9,7 +9,7 @@ import re
 import secrets
 import stat
 from collections.abc import AsyncIterator
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 from . import paths
 from .errors import RequestError, conflict, invalid, not_found, too_large
@@ -71,18 +71,24 @@ class Files:
             headers["Content-Range"] = f"bytes {begin}-{end - 1}/{found.st_size}"
         return Response(206 if chosen else 200, headers, _contents(fd, begin, end))
 
-    def list(self, path: bytes, depth: int) -> Response:
-        """List entries below a folder, parents before children. `truncated` is set if there are more than fit."""
+    def list(self, path: bytes, depth: int, after: str = "") -> Response:
+        """List entries below a folder, parents before children. `truncated` is set if there are more than fit.
+
+        `next` is then the `after` of the next ones: a name in the form of URLs, because it need not be UTF-8.
+        """
+        if after and depth != 1:
+            raise invalid("`after` is for lists of depth 1")
         if not 1 <= depth <= _DEEPEST:
             raise invalid(f"depth is 1 to {_DEEPEST}")
         with paths.locate(self.home, path) as place:
             top = _open_directory(place)
         items: list[dict[str, object]] = []
         try:
-            truncated = _walk(top, "", depth, items)
+            truncated = _walk(top, "", depth, items, os.fsdecode(unquote_to_bytes(after)))
         finally:
             os.close(top)
-        return as_json({"items": items, "truncated": truncated})
+        following = {"next": _next(items[-1])} if truncated and depth == 1 else {}
+        return as_json({"items": items, "truncated": truncated, **following})
 
     async def write(self, path: bytes, body: AsyncIterator[bytes], mode: int | None) -> Response:
         with paths.locate(self.home, path, make_parents=True) as place:
@@ -231,9 +237,13 @@ async def _contents(fd: int, begin: int, end: int) -> AsyncIterator[bytes]:
         os.close(fd)
 
 
-def _walk(fd: int, prefix: str, depth: int, items: list[dict[str, object]]) -> bool:
+def _next(last: dict[str, object]) -> str:
+    return str(last.get("encoded_path") or quote(str(last["path"])))
+
+
+def _walk(fd: int, prefix: str, depth: int, items: list[dict[str, object]], after: str = "") -> bool:
     with os.scandir(fd) as scanned:
-        entries = sorted(scanned, key=lambda entry: entry.name)
+        entries = sorted((entry for entry in scanned if entry.name > after), key=lambda entry: entry.name)
     for entry in entries:
         if len(items) >= _MOST_ENTRIES:
             return True

@@ -86,14 +86,23 @@ _RULES: list[tuple[str, str, str]] = [
 ]
 
 
+_PASSWORD = re.compile(r"://[^/@\s']{0,1000}:[^/@\s']{0,1000}@")
+
+
 def host_of(url: str) -> str:
     if "://" in url:
         return url.split("://", 1)[1].split("/", 1)[0].rpartition("@")[2]
     return url.split(":", 1)[0].rpartition("@")[2]
 
 
+def without_passwords(text: str) -> str:
+    """Return the text without user names and passwords in URLs: a repository may name submodules with them."""
+    return _PASSWORD.sub("://", text)
+
+
 def explain(output: str, url: str, ref: str) -> Trouble:
     """Return the cause that git's (or ssh's) messages name. They are in English, because LC_ALL is C."""
+    output, url = without_passwords(output), without_passwords(url)
     ssh = "" if url.startswith("http") else ", or your SSH key to your account at that host"
     for kind, pattern, message in _RULES:
         if re.search(pattern, output, re.MULTILINE):
@@ -110,7 +119,7 @@ _SUBMODULE = re.compile(r"clone of '([^']+)' into submodule path")
 
 def explain_submodule(output: str, url: str) -> str:
     """Return why submodules are missing. Each may be on another host than `url`."""
-    named = _SUBMODULE.findall(output)
+    named = _SUBMODULE.findall(without_passwords(output))
     trouble = explain(output, named[-1] if named else url, "")
     why = trouble.message
     if trouble.kind == "ref":

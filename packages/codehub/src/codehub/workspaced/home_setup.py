@@ -2,15 +2,19 @@
 
 Creates only what is missing and changes nothing that the user wrote. Idempotent; safe to kill at any point. In a container
 the environment is based on the image's Python and has its pip; an image without Python has no environment.
+
+The IDE waits for the shell startup files, so little is imported for them. The environment takes longer than the start of a
+small IDE. It is created beside the IDE, before the helper answers.
 """
 
 from __future__ import annotations
 
-import glob
 import os
-import shutil
 import sys
-from collections.abc import Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
 
 ENVIRONMENT = ".venv"
 _SKELETON = "/etc/skel"
@@ -32,7 +36,7 @@ PATH="$HOME/.local/bin:$HOME/.venv/bin:$PATH${CODEHUB_PROGRAMS:+:$CODEHUB_PROGRA
 """
 _LONGEST_S = 60
 _WITHOUT_PIP = 3
-# One process, because the first start waits for it.
+# One process, because the helper waits for it.
 _MAKE_IN_IMAGE = f"""import importlib.util, sys, venv
 venv.EnvBuilder(system_site_packages=True, symlinks=True).create(sys.argv[1])
 sys.exit(0 if importlib.util.find_spec("pip") else {_WITHOUT_PIP})
@@ -44,10 +48,26 @@ exec "$(dirname "$0")/python" -m pip "$@"
 """
 
 
-def set_up(home: str, pip: str) -> None:
-    """Set up the home. `pip` is a folder with pip's package, or empty."""
-    _write_shell_files(home)
-    os.makedirs(os.path.join(home, ".local", "bin"), mode=0o755, exist_ok=True)
+def set_up_shells(home: str, *, in_image: bool = False) -> None:
+    _attempt(lambda: _write_shell_files(home, _IMAGE_PROFILE if in_image else ""))
+
+
+def set_up_environment(home: str, pip: str | None) -> None:
+    """Create the environment. `pip` is a folder with pip's package, or empty; None for the home of a container."""
+    _attempt(lambda: _offer_environment_of_image(home) if pip is None else _offer_environment(home, pip))
+
+
+def _attempt(work: Callable[[], None]) -> None:
+    before = os.umask(0o022)
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - a full disk or a strange home must not prevent the IDE from starting
+        print(f"the home could not be set up completely: {error!r}", file=sys.stderr)
+    finally:
+        os.umask(before)
+
+
+def _offer_environment(home: str, pip: str) -> None:
     place = os.path.join(home, ENVIRONMENT)
     if _is_missing(place):
         _make_environment(place, pip)
@@ -55,19 +75,17 @@ def set_up(home: str, pip: str) -> None:
         _offer_pip(place, pip)
 
 
-def set_up_in_image(home: str) -> None:
-    """Set up the home of a container. The image's programs are those on PATH."""
-    import subprocess  # not needed by a process workspace, whose start would wait for it
+def _offer_environment_of_image(home: str) -> None:
+    """The image's programs are those on PATH, except the user's own."""
+    import shutil
+    import subprocess
 
-    _write_shell_files(home, _IMAGE_PROFILE)
-    os.makedirs(os.path.join(home, ".local", "bin"), mode=0o755, exist_ok=True)
     place = os.path.join(home, ENVIRONMENT)
-    python = shutil.which("python3")
+    folders = [folder for folder in os.get_exec_path() if not folder.startswith(f"{home}/")]
+    python = shutil.which("python3", path=":".join(folders))
     if python is None or not _is_missing(place):
         return
-    for path in glob.glob(f"{glob.escape(place)}/bin/python*"):
-        if os.path.islink(path):
-            os.unlink(path)
+    _remove_dead_links(place)
     words = [python, "-I", "-c", _MAKE_IN_IMAGE, place]
     code = subprocess.run(words, stdin=subprocess.DEVNULL, check=False, timeout=_LONGEST_S).returncode
     if code not in (0, _WITHOUT_PIP):
@@ -76,7 +94,8 @@ def set_up_in_image(home: str) -> None:
         _write_pip(place)
 
 
-def _write_shell_files(home: str, end_of_profile: str = "") -> None:
+def _write_shell_files(home: str, end_of_profile: str) -> None:
+    os.makedirs(os.path.join(home, ".local", "bin"), mode=0o755, exist_ok=True)
     for name, otherwise in _SHELL_FILES:
         path = os.path.join(home, name)
         if os.path.lexists(path):
@@ -95,7 +114,18 @@ def _is_missing(place: str) -> bool:
     return not os.path.isdir(place) or set(os.listdir(place)) <= _PARTS
 
 
+def _remove_dead_links(place: str) -> None:
+    """Remove links to an interpreter that is gone. The packages of an older Python stay where they are."""
+    import glob
+
+    for path in glob.glob(f"{glob.escape(place)}/bin/python*"):
+        if os.path.islink(path):
+            os.unlink(path)
+
+
 def _is_ours(place: str) -> bool:
+    import glob
+
     return any(
         os.path.exists(os.path.join(folder, _OUR_PATH))
         for folder in glob.glob(f"{glob.escape(place)}/lib/python*/site-packages")
@@ -109,10 +139,7 @@ def _make_environment(place: str, pip: str) -> None:
     # First, because it also marks the environment as ours.
     os.makedirs(_packages(place), mode=0o755, exist_ok=True)
     _write(os.path.join(_packages(place), _OUR_PATH), f"{pip}\n", 0o644)
-    # Links to an interpreter that is gone. The packages of an older Python stay where they are.
-    for path in glob.glob(f"{glob.escape(place)}/bin/python*"):
-        if os.path.islink(path):
-            os.unlink(path)
+    _remove_dead_links(place)
     venv.EnvBuilder(system_site_packages=True, symlinks=True, with_pip=False).create(place)
     _offer_pip(place, pip)
 
@@ -142,20 +169,3 @@ def _write(path: str, content: str, mode: int) -> None:
         file.write(content)
     os.chmod(path + ".codehub-new", mode)
     os.replace(path + ".codehub-new", path)
-
-
-def main(arguments: Sequence[str]) -> None:
-    """The arguments are the home and, unless it is that of a container, where pip is."""
-    home, *pip = arguments
-    os.umask(0o022)
-    try:
-        if pip:
-            set_up(home, pip[0])
-        else:
-            set_up_in_image(home)
-    except Exception as error:  # noqa: BLE001 - a full disk or a strange home must not prevent the IDE from starting
-        print(f"the home could not be set up completely: {error!r}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

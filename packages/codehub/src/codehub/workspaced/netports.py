@@ -1,21 +1,28 @@
-"""Lists the listening ports of this workspace from /proc/net/tcp and tcp6, with the process's name if known."""
+"""Lists the listening ports of this workspace from /proc/net/tcp and tcp6, with the process's name if known.
+
+Imports little: the first page of some IDEs waits for the bridge, which uses it.
+"""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable
-from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _LISTEN = "0A"
-_SOCKET = re.compile(r"socket:\[(\d+)\]")
+_SOCKET = "socket:["  # followed by the inode and a bracket
 
 
-class Listener(NamedTuple):
-    port: int
-    address: str  # "0.0.0.0", "127.0.0.1", "::", "::1", …
-    uid: int
-    inode: int
+class Listener:
+    __slots__ = ("address", "inode", "port", "uid")
+
+    def __init__(self, port: int, address: str, uid: int, inode: int) -> None:
+        self.port = port
+        self.address = address  # "0.0.0.0", "127.0.0.1", "::", "::1", …
+        self.uid = uid
+        self.inode = inode
 
 
 def parse(table: str, family: int) -> list[Listener]:
@@ -87,10 +94,11 @@ def _owners(inodes: set[int]) -> dict[int, str | None]:
             continue
         try:
             for fd in os.listdir(f"/proc/{pid}/fd"):
-                match = _SOCKET.match(os.readlink(f"/proc/{pid}/fd/{fd}"))
-                if match and int(match.group(1)) in inodes:
+                target = os.readlink(f"/proc/{pid}/fd/{fd}")
+                inode = int(target[len(_SOCKET) : -1]) if target.startswith(_SOCKET) else -1
+                if inode in inodes:
                     with open(f"/proc/{pid}/comm") as file:
-                        owners[int(match.group(1))] = file.read().strip()
+                        owners[inode] = file.read().strip()
         except OSError:
             continue
     return owners

@@ -192,12 +192,12 @@ class Processes:
             await asyncio.sleep(0.001 if _ < 50 else 0.02)
         return process.exit_code
 
-    async def end(self, process: Process) -> None:
+    async def end(self, process: Process, kill_after_s: float = _KILL_AFTER_S) -> None:
         """Send TERM to the group, then KILL."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGTERM)
         try:
-            await asyncio.wait_for(self.wait(process), _KILL_AFTER_S)
+            await asyncio.wait_for(self.wait(process), kill_after_s)
         except asyncio.TimeoutError:
             pass
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,17 +1,21 @@
 """A terminal's screen: cells, cursor, scroll region, scrollback, and their operations. Knows no escape sequences.
 
-Lines are lists, so that a run of text is one slice assignment: heavy output costs a few microseconds per line.
+It does what xterm.js does, cell by cell, because a viewer that attaches later must see what the first one sees:
+test_reattached_screen.py compares them. Lines are lists, so that a run of text is one slice assignment: heavy output
+costs a few microseconds per line.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections import deque
 from typing import NamedTuple
 
+from .char_width import width_of
 from .sgr import DEFAULT, Pen, shared
 
 SCROLLBACK = 1000
+ERASED = "\0"  # a cell that nothing was written to: unlike a space, it ends a line
+_TAB = 8
 
 
 class Line:
@@ -19,54 +23,110 @@ class Line:
 
     __slots__ = ("attrs", "chars", "wrapped")
 
-    def __init__(self, cols: int, attr: str = "") -> None:
-        self.chars: list[str] = [" "] * cols
+    def __init__(self, cols: int, attr: str = "", wrapped: bool = False) -> None:
+        self.chars: list[str] = [ERASED] * cols
         self.attrs: list[str] = [attr] * cols
-        self.wrapped = False  # continues on the next line
+        self.wrapped = wrapped  # continues the line above
+
+    @property
+    def text(self) -> str:
+        return "".join(self.chars).replace(ERASED, " ").rstrip()
 
     def fit(self, cols: int) -> None:
         more = cols - len(self.chars)
         if more > 0:
-            self.chars += [" "] * more
+            self.chars += [ERASED] * more
             self.attrs += [""] * more
         elif more < 0:
             del self.chars[cols:], self.attrs[cols:]
-            self.wrapped = False
+            if self.is_wide(cols - 1):
+                self.chars[cols - 1] = ERASED
+
+    def is_wide(self, x: int) -> bool:
+        char = self.chars[x]
+        return char > "\u10ff" and width_of(char[0]) == 2
+
+    def put(self, x: int, char: str, attr: str) -> None:
+        self.chars[x] = char
+        self.attrs[x] = attr
+
+    def erase(self, begin: int, end: int, attr: str) -> None:
+        end = min(end, len(self.chars))
+        if begin and begin <= len(self.chars) and self.is_wide(begin - 1):
+            self.put(begin - 1, ERASED, attr)
+        if 0 < end < len(self.chars) and self.is_wide(end - 1):
+            self.put(end, ERASED, attr)
+        if begin < end:
+            self.chars[begin:end] = [ERASED] * (end - begin)
+            self.attrs[begin:end] = [attr] * (end - begin)
+
+    def insert(self, x: int, count: int, attr: str) -> None:
+        cols = len(self.chars)
+        x %= cols
+        if x and self.is_wide(x - 1):
+            self.put(x - 1, ERASED, attr)
+        count = min(count, cols - x)
+        self.chars[x:x] = [ERASED] * count
+        self.attrs[x:x] = [attr] * count
+        del self.chars[cols:], self.attrs[cols:]
+        if self.is_wide(cols - 1):
+            self.put(cols - 1, ERASED, attr)
+
+    def delete(self, x: int, count: int, attr: str) -> None:
+        cols = len(self.chars)
+        x %= cols
+        count = min(count, cols - x)
+        del self.chars[x : x + count], self.attrs[x : x + count]
+        self.chars += [ERASED] * count
+        self.attrs += [attr] * count
+        if x and self.is_wide(x - 1):
+            self.put(x - 1, ERASED, attr)
+        if self.chars[x] == "":
+            self.put(x, ERASED, attr)
 
 
 class Saved(NamedTuple):
+    """A saved cursor. `y` counts from the first line that was ever on the screen, so that it moves with its line."""
+
+    x: int = 0
+    y: int = 0
+    pen: Pen = DEFAULT
+    charset: str = "B"
+
+
+class Main(NamedTuple):
+    """The main screen while the alternate screen is shown."""
+
+    lines: list[Line]
     x: int
     y: int
-    pen: Pen
-    origin: bool
-    charset: int
-
-
-def width_of(char: str) -> int:
-    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
+    top: int
+    bottom: int
+    saved: Saved
+    tabs: set[int]
 
 
 class Screen:
     def __init__(self, cols: int, rows: int, scrollback: int = SCROLLBACK) -> None:
         self.cols, self.rows = cols, rows
-        self.lines: list[Line] = [Line(cols) for _ in range(rows)]
         self.scrollback: deque[Line] = deque(maxlen=scrollback)
-        self.main: list[Line] | None = None  # the main screen's lines while the alternate screen is shown
         self.reset()
 
     def reset(self) -> None:
-        if self.main is not None:
-            self.lines, self.main = self.main, None
-        self.lines = [Line(self.cols) for _ in range(self.rows)]
+        self.lines: list[Line] = [Line(self.cols) for _ in range(self.rows)]
+        self.scrollback.clear()
+        self.scrolled = 0  # lines that left the main screen at its top
+        self.main: Main | None = None
         self.x = self.y = 0
         self.top, self.bottom = 0, self.rows - 1
         self.set_pen(DEFAULT)
-        self.autowrap, self.insert, self.origin = True, False, False
-        self.saved = Saved(0, 0, DEFAULT, False, 0)
-        self.saved_main = self.saved
-        self.tabs = set(range(8, self.cols, 8))
+        self.autowrap, self.insert, self.origin, self.reverse_wrap = True, False, False, False
+        self.saved = Saved()
+        self.saved_alternate = Saved()
+        self.tabs = self.default_tabs()
+
+    def default_tabs(self) -> set[int]:
+        return set(range(0, self.cols, _TAB))
 
     def set_pen(self, pen: Pen) -> None:
         self.pen = pen
@@ -74,10 +134,19 @@ class Screen:
         self.blank = shared(Pen(background=pen.background))  # erased cells keep only the background
 
     def draw(self, text: str) -> None:
-        if not text.isascii():
+        line = self.lines[self.y]
+        if self.x and line.is_wide(self.x - 1):
+            line.put(self.x - 1, ERASED, self.attr)
+        if text.isascii() and not self.insert:
+            self._draw_ascii(text)
+        else:
             for char in text:
                 self._draw_char(char)
-            return
+        line = self.lines[self.y]
+        if self.x < self.cols and line.chars[self.x] == "":
+            line.put(self.x, ERASED, self.attr)
+
+    def _draw_ascii(self, text: str) -> None:
         while text:
             if self.x >= self.cols:
                 if not self.autowrap:
@@ -87,94 +156,126 @@ class Screen:
                     self._wrap()
             line, x = self.lines[self.y], self.x
             part = text[: self.cols - x]
-            count = len(part)
-            if self.insert:
-                self._make_room(line, x, count)
-            end = x + count
-            if line.chars[x] == "":
-                line.chars[x - 1] = " "
-            if end < self.cols and line.chars[end] == "":
-                line.chars[end] = " "
+            end = x + len(part)
             line.chars[x:end] = part
-            line.attrs[x:end] = [self.attr] * count
+            line.attrs[x:end] = [self.attr] * len(part)
             self.x = end
-            text = text[count:]
+            text = text[len(part) :]
 
     def _draw_char(self, char: str) -> None:
-        width = width_of(char) if not char.isascii() else 1
+        width = width_of(char)
         if width == 0:
             self._combine(char)
             return
         if self.x + width > self.cols:
-            if not self.autowrap or self.cols < width:
-                self.x = max(0, self.cols - width)
-            else:
+            if self.autowrap and width <= self.cols:
+                if self.x < self.cols:
+                    self.lines[self.y].put(self.x, ERASED, self.attr)
                 self._wrap()
+            else:
+                self.x = self.cols - 1
+                if width == 2:
+                    return
         line = self.lines[self.y]
         if self.insert:
-            self._make_room(line, self.x, width)
-        end = self.x + width
-        if line.chars[self.x] == "" and self.x:
-            line.chars[self.x - 1] = " "
-        if end < self.cols and line.chars[end] == "":
-            line.chars[end] = " "
-        line.chars[self.x : end] = [char] if width == 1 else [char, ""]
-        line.attrs[self.x : end] = [self.attr] * width
-        self.x = end
+            line.insert(self.x, width, self.attr)
+        line.put(self.x, char, self.attr)
+        if width == 2:
+            line.put(self.x + 1, "", self.attr)
+        self.x += width
 
     def _combine(self, char: str) -> None:
-        at = min(self.x, self.cols) - 1
         chars = self.lines[self.y].chars
+        if self.x == 0:
+            self.lines[self.y].put(0, char, self.attr)
+            self.x = 1
+            return
+        at = min(self.x, self.cols) - 1
         if at > 0 and chars[at] == "":
             at -= 1
-        if at >= 0 and len(chars[at]) < 8:
+        if chars[at] == ERASED:
+            chars[at] = char
+        elif len(chars[at]) < 8:
             chars[at] += char
 
     def _wrap(self) -> None:
-        self.lines[self.y].wrapped = True
         self.x = 0
-        self.index()
+        if self.y == self.bottom:
+            self.scroll(wrapped=True)
+        else:
+            self.y = min(self.y + 1, self.rows - 1)
+            self.lines[self.y].wrapped = True
 
-    def _make_room(self, line: Line, x: int, count: int) -> None:
-        count = min(count, self.cols - x)
-        line.chars[x:x] = [" "] * count
-        line.attrs[x:x] = [self.blank] * count
-        del line.chars[self.cols :], line.attrs[self.cols :]
-        if line.chars and line.chars[-1] and width_of(line.chars[-1][0]) == 2:
-            line.chars[-1] = " "
+    def scroll(self, wrapped: bool = False) -> None:
+        """Scroll the region up one line. What leaves the main screen at its top is kept."""
+        gone = self.lines.pop(self.top)
+        if self.top == 0 and self.main is None:
+            self.scrollback.append(gone)
+            self.scrolled += 1
+        self.lines.insert(self.bottom, Line(self.cols, self.blank, wrapped))
+
+    def line_feed(self) -> None:
+        if self.y == self.bottom:
+            self.scroll()
+        elif self.y < self.rows - 1:
+            self.y += 1
+            self.lines[self.y].wrapped = False
+        if self.x >= self.cols:
+            self.x = self.cols - 1
+
+    def backspace(self) -> None:
+        if not self.reverse_wrap:
+            self.restrict()
+            self.x = max(0, self.x - 1)
+            return
+        if self.x > 0:
+            self.x -= 1
+        elif self.top < self.y <= self.bottom and self.lines[self.y].wrapped:
+            self.lines[self.y].wrapped = False
+            self.y -= 1
+            self.x = self.cols - 1
+            if self.lines[self.y].chars[self.x] == ERASED and self.x:
+                self.x -= 1
+        self.restrict()
 
     def index(self) -> None:
         """Move down one line. At the end of the scroll region, the region scrolls."""
+        self.restrict()
         if self.y == self.bottom:
-            self.scroll_up(1)
-        elif self.y < self.rows - 1:
-            self.y += 1
+            self.scroll()
+        else:
+            self.y = min(self.y + 1, self.rows - 1)
+        self.restrict()
 
     def reverse_index(self) -> None:
+        self.restrict()
         if self.y == self.top:
-            self.scroll_down(1)
-        elif self.y > 0:
+            del self.lines[self.bottom]
+            self.lines.insert(self.top, Line(self.cols, self.blank))
+        else:
             self.y -= 1
+            self.restrict()
 
     def scroll_up(self, count: int) -> None:
         for _ in range(min(count, self.bottom - self.top + 1)):
-            gone = self.lines.pop(self.top)
-            if self.top == 0 and self.main is None:
-                self.scrollback.append(gone)
+            del self.lines[self.top]
             self.lines.insert(self.bottom, Line(self.cols, self.blank))
 
     def scroll_down(self, count: int) -> None:
         for _ in range(min(count, self.bottom - self.top + 1)):
             del self.lines[self.bottom]
-            self.lines.insert(self.top, Line(self.cols, self.blank))
+            self.lines.insert(self.top, Line(self.cols))
 
     def insert_lines(self, count: int) -> None:
+        self.restrict()
         if self.top <= self.y <= self.bottom:
-            top, self.top = self.top, self.y
-            self.scroll_down(count)
-            self.top, self.x = top, 0
+            for _ in range(min(count, self.bottom - self.y + 1)):
+                del self.lines[self.bottom]
+                self.lines.insert(self.y, Line(self.cols, self.blank))
+            self.x = 0
 
     def delete_lines(self, count: int) -> None:
+        self.restrict()
         if self.top <= self.y <= self.bottom:
             for _ in range(min(count, self.bottom - self.y + 1)):
                 del self.lines[self.y]
@@ -182,107 +283,116 @@ class Screen:
             self.x = 0
 
     def insert_chars(self, count: int) -> None:
-        self._settle()
-        self._make_room(self.lines[self.y], self.x, count)
+        self.restrict()
+        self.lines[self.y].insert(self.x, count, self.blank)
 
     def delete_chars(self, count: int) -> None:
-        self._settle()
-        line = self.lines[self.y]
-        count = min(count, self.cols - self.x)
-        del line.chars[self.x : self.x + count], line.attrs[self.x : self.x + count]
-        line.chars += [" "] * count
-        line.attrs += [self.blank] * count
-        if line.chars[self.x] == "":
-            line.chars[self.x] = " "
+        self.restrict()
+        self.lines[self.y].delete(self.x, count, self.blank)
 
-    def erase(self, y: int, begin: int, end: int) -> None:
-        line = self.lines[y]
-        begin, end = max(0, begin), min(end, self.cols)
-        if begin >= end:
-            return
-        if line.chars[begin] == "" and begin:
-            line.chars[begin - 1] = " "
-        if end < self.cols and line.chars[end] == "":
-            line.chars[end] = " "
-        line.chars[begin:end] = [" "] * (end - begin)
-        line.attrs[begin:end] = [self.blank] * (end - begin)
-        if end == self.cols:
-            line.wrapped = False
+    def shift_columns(self, x: int, count: int) -> None:
+        """Insert columns in the scroll region, or delete them if the count is negative."""
+        if self.top <= self.y <= self.bottom:
+            for line in self.lines[self.top : self.bottom + 1]:
+                if count > 0:
+                    line.insert(x, count, self.blank)
+                else:
+                    line.delete(x, -count, self.blank)
+                line.wrapped = False
+
+    def erase_chars(self, count: int) -> None:
+        self.restrict()
+        self.lines[self.y].erase(self.x, self.x + count, self.blank)
 
     def erase_line(self, how: int) -> None:
-        self._settle()
+        self.restrict(self.cols)
+        line = self.lines[self.y]
         begin, end = ((self.x, self.cols), (0, self.x + 1), (0, self.cols))[how]
-        self.erase(self.y, begin, end)
+        line.erase(begin, end, self.blank)
+        if begin == 0 and how != 1:
+            line.wrapped = False
 
     def erase_display(self, how: int) -> None:
+        self.restrict(self.cols)
         if how == 3:
-            self.scrollback.clear()
+            if self.main is None:
+                self.scrollback.clear()
+                self.scrolled = 0
             return
-        self.erase_line(min(how, 2))
-        rows = (range(self.y + 1, self.rows), range(self.y), range(self.rows))[how]
-        for y in rows:
-            self.erase(y, 0, self.cols)
+        if how != 2:
+            self.erase_line(how)
+        if how == 1:
+            self.lines[self.y].wrapped = False
+        for y in (range(self.y + 1, self.rows), range(self.y), range(self.rows))[how]:
+            self.lines[y] = Line(self.cols, self.blank)
 
-    def _settle(self) -> None:
-        """Move a cursor that waits behind the last column back onto it."""
-        self.x = min(self.x, self.cols - 1)
+    def restrict(self, most: int | None = None) -> None:
+        """Move the cursor into the screen. One that waits behind the last column moves back onto it."""
+        self.x = max(0, min(self.x, self.cols - 1 if most is None else most))
+        low, high = (self.top, self.bottom) if self.origin else (0, self.rows - 1)
+        self.y = max(low, min(self.y, high))
 
     def move_to(self, x: int, y: int) -> None:
         """Move to a position: absolute, or relative to the scroll region in origin mode."""
-        low, high = (self.top, self.bottom) if self.origin else (0, self.rows - 1)
-        self.y = max(low, min(y + (self.top if self.origin else 0), high))
-        self.x = max(0, min(x, self.cols - 1))
+        self.x, self.y = x, y + (self.top if self.origin else 0)
+        self.restrict()
 
     def move_by(self, dx: int, dy: int) -> None:
-        self._settle()
-        if dy < 0:
-            low = self.top if self.y >= self.top else 0
-            self.y = max(low, self.y + dy)
-        elif dy > 0:
-            high = self.bottom if self.y <= self.bottom else self.rows - 1
-            self.y = min(high, self.y + dy)
-        self.x = max(0, min(self.x + dx, self.cols - 1))
+        self.restrict()
+        self.move_to(self.x + dx, self.y + dy)  # in origin mode xterm.js counts from the region here, too
+
+    def move_up(self, count: int) -> None:
+        room = self.y - self.top
+        self.move_by(0, -(min(room, count) if room >= 0 else count))
+
+    def move_down(self, count: int) -> None:
+        room = self.bottom - self.y
+        self.move_by(0, min(room, count) if room >= 0 else count)
 
     def tab(self) -> None:
-        self.x = min((stop for stop in self.tabs if stop > self.x), default=self.cols - 1)
+        if self.x < self.cols:
+            self.x = min((stop for stop in self.tabs if self.x < stop < self.cols), default=self.cols - 1)
 
     def back_tab(self) -> None:
-        self.x = max((stop for stop in self.tabs if stop < self.x), default=0)
+        if self.x < self.cols:
+            self.x = max((stop for stop in self.tabs if stop < self.x), default=0)
 
     def set_region(self, top: int, bottom: int) -> None:
         if 0 <= top < bottom <= self.rows - 1:
             self.top, self.bottom = top, bottom
             self.move_to(0, 0)
 
+    def fill(self, char: str) -> None:
+        self.move_to(0, 0)
+        for line in self.lines[self.y :]:
+            line.chars = [char] * self.cols
+            line.attrs = [self.attr] * self.cols
+            line.wrapped = False
+        self.move_to(0, 0)
+
+    def save(self, charset: str) -> None:
+        self.saved = Saved(self.x, self.y + (self.scrolled if self.main is None else 0), self.pen, charset)
+
+    def restore(self) -> str:
+        """Move to the saved cursor, and return its character set."""
+        saved = self.saved
+        self.x, self.y = saved.x, max(0, saved.y - (self.scrolled if self.main is None else 0))
+        self.set_pen(saved.pen)
+        self.restrict()
+        return saved.charset
+
+    def reset_saved(self) -> None:
+        self.saved = Saved(y=self.scrolled if self.main is None else 0)
+
     def show_alternate(self) -> None:
         if self.main is None:
-            self.main = self.lines
+            self.main = Main(self.lines, self.x, self.y, self.top, self.bottom, self.saved, self.tabs)
             self.lines = [Line(self.cols, self.blank) for _ in range(self.rows)]
+            self.top, self.bottom = 0, self.rows - 1
+            self.saved, self.tabs = self.saved_alternate, self.default_tabs()
 
     def show_main(self) -> None:
         if self.main is not None:
-            self.lines, self.main = self.main, None
-
-    def resize(self, cols: int, rows: int) -> None:
-        """Resize. Lines are cut or padded; rows move to and from the scrollback. Programs redraw themselves."""
-        alternate = self.main is not None
-        for lines in filter(None, (self.lines, self.main)):
-            for line in lines:
-                line.fit(cols)
-            on_main = lines is self.main or not alternate
-            while len(lines) > rows:
-                below = len(lines) - 1
-                if (self.y if lines is self.lines else below) < below:
-                    lines.pop()
-                else:
-                    gone = lines.pop(0)
-                    if on_main:
-                        self.scrollback.append(gone)
-                    if lines is self.lines:
-                        self.y -= 1
-            while len(lines) < rows:
-                lines.append(Line(cols))
-        self.cols, self.rows = cols, rows
-        self.top, self.bottom = 0, rows - 1
-        self.x, self.y = max(0, min(self.x, cols - 1)), max(0, min(self.y, rows - 1))
-        self.tabs = set(range(8, cols, 8))
+            self.saved_alternate = self.saved
+            self.lines, _, _, self.top, self.bottom, self.saved, self.tabs = self.main
+            self.main = None

@@ -12,29 +12,30 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import sys
 import time
 from typing import Callable
 
 from . import devcontainer, setup_plan
-from .clone import NO_SPACE
-from .dotfiles import RUNNING
-from .errors import RequestError
+from .errors import RequestError, conflict
 from .git_access import write_file
-from .git_errors import explain, last_progress
 from .holder import shell
 from .image_step import ImageStep
 from .link import Link
 from .processes import Process, Processes, bounded
 from .setup_plan import Step, plain
+from .step_results import overdue, progress_of, read_json, result_of, skipped
 from .with_environment import expand
 
 _POLL_INTERVAL_S = 0.5
 _KEPT_LOG = 256 << 10
-_TERMINATED = 128 + signal.SIGTERM
 _TEMPLATE = "template"  # among what is recorded for the home
 PARTIAL_BYTES = 100 << 20
+_KILL_AFTER_S = 2.0
+_CLEAN_UP_S = (
+    20.0  # a clone that is killed leaves git running, which has a session of its own, and its part of the files
+)
+_LIMIT_S = 3600.0  # for a CodeHub that sends none
 
 
 class Setup:
@@ -45,10 +46,10 @@ class Setup:
         self._start_file = os.path.join(runtime, "setup.json")
         self._processes = processes
         self._link = link
-        self._done_once: dict[str, dict[str, object]] = _read(self._home_file)
+        self._done_once: dict[str, dict[str, object]] = read_json(self._home_file)
         if not os.path.exists(self._start_file):  # a new start repeats what the end of an earlier one interrupted
             self._done_once = {id_: each for id_, each in self._done_once.items() if not self._was_interrupted(each)}
-        self._done_now: dict[str, dict[str, object]] = _read(self._start_file)
+        self._done_now: dict[str, dict[str, object]] = read_json(self._start_file)
         self._steps: list[Step] = []
         self._message: dict[str, object] = {}
         self._found: dict[str, object] = {}  # of devcontainer.json
@@ -57,6 +58,7 @@ class Setup:
         self._retry = 0
         self._task: asyncio.Task[None] | None = None
         self._busy = self._again = False
+        self._stopped: dict[str, dict[str, object]] = {}  # steps that were stopped, and what to record of them
         self.on_environment: Callable[[dict[str, str]], None] = lambda env: None
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
 
@@ -276,41 +278,46 @@ class Setup:
     async def _follow(self, step: Step, process: Process) -> None:
         known = self._known(step)
         ended = asyncio.ensure_future(self._processes.wait(process))
+        # Not by the wall clock, which jumps when a laptop wakes. Git itself ends a clone that receives nothing, and a
+        # command of each start may be a server that is meant to stay.
+        limit_s = self._limit_s() if step.once and step.kind != "clone" else 0
+        over_at = time.monotonic() + limit_s
+        if limit_s:
+            known[step.id] = {**known.get(step.id, {}), "stops_at": time.time() + limit_s}
         await self.report()
         shown = ""
         while not ended.done():
             await asyncio.wait({ended}, timeout=_POLL_INTERVAL_S)
-            text = _progress(process) if step.kind != "command" else {}
+            if limit_s and time.monotonic() > over_at and not ended.done():
+                await self._stop(step, process, overdue(limit_s))
+            text = progress_of(process) if step.kind != "command" else {}
             if text and json.dumps(text) != shown:
                 shown = json.dumps(text)
                 known[step.id] = {**known.get(step.id, {}), "progress": text}
                 await self.report()
         code = await ended
-        known[step.id] = self._result(step, known.get(step.id, {}), code)
+        stopped = self._stopped.pop(step.id, None)
+        known[step.id] = result_of(step, known.get(step.id, {}), code, self._result_file(step), stopped)
         self._keep_log(step, process)
         self._save()
         await self.report()
 
-    def _result(self, step: Step, entry: dict[str, object], code: int | None) -> dict[str, object]:
-        base = {"started_at": entry.get("started_at"), "ended_at": time.time(), "exit_code": code}
-        if step.kind != "command":
-            result: dict[str, object] = {**_read(self._result_file(step))}
-            if result.get("state") in ("done", "failed"):
-                kept: tuple[str, ...] = ("state", "kind", "message", "notes")
-                return {**base, **{name: result[name] for name in kept if name in result}}
-            if code == NO_SPACE:
-                full = explain("No space left on device", "", "")
-                return {**base, "state": "failed", "kind": full.kind, "message": full.message}
-            return {**base, "state": "failed", "message": "It was interrupted. Try again.", "interrupted": True}
-        if code == 0:
-            return {**base, "state": "done"}
-        if code in (None, _TERMINATED):
-            return {**base, "state": "failed", "message": "The command was interrupted.", "interrupted": True}
-        return {
-            **base,
-            "state": "failed",
-            "message": f"The command ended with exit code {code}. Its output says why.",
-        }
+    def _limit_s(self) -> float:
+        limit = self._message.get("step_limit_s")
+        return float(limit) if isinstance(limit, (int, float)) else _LIMIT_S
+
+    async def skip(self, step_id: str) -> None:
+        """Stop a running step on request; the next ones follow."""
+        entry = self._entry(step_id)
+        process = self._running(entry)
+        found = [step for step in self._steps if step.id == step_id]
+        if not found or entry.get("state") != "running" or process is None or not process.alive:
+            raise conflict("this step does not run any more")
+        await self._stop(found[0], process, skipped(found[0]))
+
+    async def _stop(self, step: Step, process: Process, outcome: dict[str, object]) -> None:
+        self._stopped.setdefault(step.id, outcome)
+        await self._processes.end(process, _KILL_AFTER_S if step.kind == "command" else _CLEAN_UP_S)
 
     def _keep_log(self, step: Step, process: Process) -> None:
         text, _ = bounded(process.log_path("stdout"), process.log_path("stdout"))
@@ -322,6 +329,12 @@ class Setup:
         write_file(self._start_file, json.dumps(self._done_now))
 
     # --- what is shown
+
+    @property
+    def keeps_awake(self) -> bool:
+        """Return whether something runs that ends by itself. A command of each start counts like any other program."""
+        running = [step for step in self._steps if self._entry(step.id).get("state") == "running"]
+        return self._busy and (not running or any(step.once or step.kind != "command" for step in running))
 
     def shown(self) -> dict[str, object]:
         return {
@@ -338,7 +351,7 @@ class Setup:
         entry = self._entry(step.id)
         if step.kind == "image" and entry.get("state") == "running":
             entry = {**entry, "progress": self.image.progress}
-        names = ("message", "kind", "progress", "exit_code", "notes", "started_at", "ended_at")
+        names = ("message", "kind", "progress", "exit_code", "notes", "started_at", "ended_at", "stops_at")
         shown = {name: entry[name] for name in names if entry.get(name) is not None}
         return {
             "id": step.id,
@@ -371,26 +384,3 @@ class Setup:
             with open(self._log_file(step), encoding="utf-8", errors="replace") as file:
                 return file.read()
         return ""
-
-
-def _progress(process: Process) -> dict[str, object]:
-    path = process.log_path("stdout")
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return {}
-    if f"\n{RUNNING} " in text:  # the clone is over
-        return {"step": "", "percent": None, "received": 0}
-    found = last_progress(text)
-    return {} if found is None else {"step": found.step, "percent": found.percent, "received": found.received}
-
-
-def _read(path: str) -> dict[str, dict[str, object]]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            value = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

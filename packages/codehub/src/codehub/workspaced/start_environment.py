@@ -34,16 +34,21 @@ def git_identity(name: str) -> str:
     return f'[user]\n\tname = "{quoted}"\n\temail = "{email}"\n'
 
 
-def offer_git_identity(owner: str, runtime: str) -> dict[str, str]:
+def for_git_identity(owner: str, runtime: str) -> dict[str, str]:
     """Return a variable with which git (2.32) reads the identity before the image's and the user's own settings."""
-    identity = git_identity(owner)
-    path = os.path.join(runtime, "gitconfig-system")
+    return {"GIT_CONFIG_SYSTEM": os.path.join(runtime, "gitconfig-system")} if git_identity(owner) else {}
+
+
+def offer_git_identity(owner: str, runtime: str) -> dict[str, str]:
+    """Write the file that the variable names, and return the variable."""
+    env = for_git_identity(owner, runtime)
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(f"{identity}[include]\n\tpath = /etc/gitconfig\n")
+        for path in env.values():
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f"{git_identity(owner)}[include]\n\tpath = /etc/gitconfig\n")
     except OSError:  # a full disk: commits ask for an identity
         return {}
-    return {"GIT_CONFIG_SYSTEM": path} if identity else {}
+    return env
 
 
 def secrets_folder(runtime: str, name: str) -> str:

@@ -176,7 +176,7 @@ class Terminal:
         if (cols, rows) == (self.cols, self.rows):
             return
         self.cols, self.rows = cols, rows
-        self._model.current().screen.resize(cols, rows)
+        self._model.current().resize(cols, rows)
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
         size = json.dumps({"cols": cols, "rows": rows}).encode()

@@ -1,25 +1,28 @@
 """Runs a command with the variables that `workspaced` receives from CodeHub: the owner's secrets, and the repository's.
 
+Programs that the user installed are on its PATH.
+
 A Pod's IDE is started by its image, not by `workspaced`. Its start script runs `/opt/codehub/bin/with-environment COMMAND`.
 Both sides open the same named pipe, whichever comes first: its content is in memory only, and the first reader gets it.
+
+Imports little: every start waits for it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import json
 import os
-import re
-import select
 import sys
 import time
-from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Mapping
 
 VARIABLE = "CODEHUB_ENVIRONMENT_PIPE"  # set if the owner has secrets
 # If CodeHub does not send the secrets, the IDE starts without them.
 _TIMEOUT_S = 20.0
-_VARIABLE = re.compile(r"\$\{containerEnv:([A-Za-z_][A-Za-z0-9_]*)(?::([^}$]*))?\}")
+_VARIABLE = r"\$\{containerEnv:([A-Za-z_][A-Za-z0-9_]*)(?::([^}$]*))?\}"
 # As CodeHub's `domain/environment_names.py` has them.
 _OWN = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "PWD", "SSH_AUTH_SOCK"})
 _OWN_BEGINNINGS = ("CODEHUB_", "GIT_CONFIG_")
@@ -30,6 +33,9 @@ _CAPACITY = 1 << 20  # more than all secrets, so that writing never waits for a 
 
 def open_pipe(path: str) -> int:
     """Open the pipe for reading and writing, so that what was written stays until it is read."""
+    import contextlib
+    import fcntl
+
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkfifo(path, 0o600)
@@ -41,6 +47,9 @@ def open_pipe(path: str) -> int:
 
 def awaited_environment(fd: int) -> dict[str, str]:
     """Read one line of JSON from the helper, which gets it from CodeHub. Closes the descriptor."""
+    import json
+    import select
+
     line = b""
     give_up = time.monotonic() + _TIMEOUT_S
     while not line.endswith(b"\n"):
@@ -58,16 +67,21 @@ def awaited_environment(fd: int) -> dict[str, str]:
 def saved_environment(home: str) -> dict[str, str]:
     """Return the variables of the repository's devcontainer.json, which its setup has saved."""
     path = os.path.join(home, ".local", "state", "codehub", "setup", "environment.json")
-    with contextlib.suppress(OSError, ValueError):
+    try:
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-        if isinstance(found, dict):
-            return {str(name): str(value) for name, value in found.items()}
-    return {}
+            text = file.read()
+        import json
+
+        found = json.loads(text)
+    except (OSError, ValueError):
+        return {}
+    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
     """Expand `${containerEnv:NAME}` and `${containerEnv:NAME:DEFAULT}`, up to a size that programs can be started with."""
+    import re
+
     room = _MOST_BYTES
 
     def value_of(found: re.Match[str]) -> str:
@@ -76,7 +90,7 @@ def expand(text: str, env: Mapping[str, str]) -> str:
         room -= len(value)
         return value if room >= 0 else ""
 
-    return _VARIABLE.sub(value_of, text)
+    return re.sub(_VARIABLE, value_of, text)
 
 
 def repository_variables(wanted: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
@@ -106,11 +120,27 @@ def ide_variables(wanted: Mapping[str, str], own: Mapping[str, str]) -> dict[str
     return {name: value for name, value in found.items() if name not in _NOT_FOR_THE_IDE}
 
 
+def found_program(name: str) -> str:
+    """Return where `exec` finds a program, or its name. (`shutil.which` takes longer to import than to run.)"""
+    paths = [os.path.join(folder, name) for folder in os.get_exec_path()] if "/" not in name else []
+    return next((path for path in paths if os.access(path, os.X_OK) and os.path.isfile(path)), name)
+
+
+def extend_path(home: str) -> None:
+    """Programs of the user come first, as in a process workspace; those that CodeHub adds to the image come last."""
+    path, added = os.environ.get("PATH") or os.defpath, os.environ.get("CODEHUB_PROGRAMS")
+    own = [f"{home}/.local/bin", f"{home}/.venv/bin"]
+    os.environ["PATH"] = ":".join([*own, path, *([added] if added else [])])
+
+
 def main(command: list[str]) -> None:
     if not command:
         sys.exit("usage: with-environment COMMAND [ARGUMENT …]")
+    command = [found_program(command[0]), *command[1:]]  # never a program that a user installed
+    home = os.environ.get("HOME", "/")
+    extend_path(home)
     pipe = os.environ.pop(VARIABLE, "")
-    os.environ.update(ide_variables(saved_environment(os.environ.get("HOME", "/")), os.environ))
+    os.environ.update(ide_variables(saved_environment(home), os.environ))
     if pipe:
         os.environ.update(awaited_environment(open_pipe(pipe)))
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -269,3 +270,40 @@ async def test_the_ports_of_a_template_are_expected_in_its_workspaces(api: Api) 
     await push(admin, "[templates.web]\nports = [3000, 9229]\n")
     assert (await made(admin, template="web"))["expected_ports"] == [3000, 9229]
     assert (await made(admin, name="two"))["expected_ports"] == []
+
+
+async def test_a_push_does_not_replace_a_version_that_its_author_does_not_know(api: Api) -> None:
+    admin, eve = await api.signed_in(), await api.user("eve", is_admin=True)
+    await push(admin, WEB)
+    await push(admin, WEB + "# mine\n")
+    mine = WEB + "# eve's\n"
+    for body in ({}, {"base": {"web": 1}}, {"base": {"web": 0}}, {"base": {"other": 2}}):
+        refused = await eve.post(T, json={"source": mine, **body})
+        assert refused.status_code == 409, body
+        assert "web: the newest version is 2, by admin" in refused.json()["error"]["message"]
+    assert (await eve.post(T, json={"source": WEB + "# mine\n"})).json()["items"][0]["new"] is False, (
+        "nothing to lose"
+    )
+    assert (await eve.post(T, json={"source": mine, "base": {"web": 2}})).json()["items"][0]["version"] == 3
+    assert (await admin.post(T, json={"source": WEB})).status_code == 409
+    assert (await admin.post(T, json={"source": WEB, "base": {"web": 2}, "force": True})).status_code == 201
+    other = WEB.replace("templates.web", "templates.other")
+    both = await admin.post(T, json={"source": other + WEB + "# again\n", "base": {"web": 3}})
+    assert both.status_code == 409
+    assert (await admin.get(f"{T}/other")).status_code == 404, "all, or none of them"
+
+
+async def test_of_two_first_pushes_at_once_one_is_refused(api: Api) -> None:
+    admin, eve = await api.signed_in(), await api.user("eve", is_admin=True)
+    for number in range(5):
+        texts = [f'[templates.race{number}]\ndescription = "{who}"\n' for who in ("admin", "eve")]
+        answers = await asyncio.gather(
+            *(who.post(T, json={"source": text}) for who, text in zip((admin, eve), texts, strict=True))
+        )
+        assert sorted(answer.status_code for answer in answers) == [201, 409]
+
+
+@pytest.mark.parametrize("base", [{"web": -1}, {"web": "x"}, {f"t{number}": 1 for number in range(101)}, 1])
+async def test_a_base_that_is_none_is_refused(api: Api, base: object) -> None:
+    admin = await api.signed_in()
+    assert (await admin.post(T, json={"source": WEB, "base": base})).status_code == 400

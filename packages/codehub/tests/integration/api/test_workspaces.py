@@ -18,7 +18,7 @@ SHOWN = {
     "conditions", "progress", "error_reason", "error_count", "archive_key", "path", "url", "created_at", "updated_at",
     "last_access_at", "phase_changed_at", "sleeps_at", "deleted_at",
     "archives_at", "allowed_actions", "summary", "error", "error_message", "blocked", "last_archive_at",
-    "keep_awake_until", "kept_awake_by", "busy_since", "template", "repo", "setup", "expected_ports",
+    "keep_awake_until", "kept_awake_by", "busy_since", "template", "repo", "setup", "expected_ports", "scheduled",
     "disk_bytes", "disk_limit_bytes", "disk_warning", "archive_bytes",
 }  # fmt: skip
 

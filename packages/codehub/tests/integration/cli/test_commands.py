@@ -172,3 +172,9 @@ async def test_the_demo_makes_its_workspaces_once_and_takes_them_away(signed_in:
     for name in ("hello", "weekend-project", "last-years-thesis", "idea"):
         await stage.until(await stage.named(name), desired_state="DELETED")
     assert (await stage.row(own))["desired_state"] == "STANDBY"
+
+
+async def test_the_name_of_a_secret_is_never_part_of_another_address(signed_in: Command) -> None:
+    refused = await signed_in("secrets", "set", "../time-zone", "--as", "file", stdin="x")
+    assert (refused.code, "letters, digits, dots" in refused.err) == (2, True), refused
+    assert (await signed_in("secrets", "rm", "../dotfiles")).code == 5

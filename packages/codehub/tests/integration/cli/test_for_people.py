@@ -60,6 +60,35 @@ async def test_asking_for_what_is_there_is_no_error(signed_in: Command, stage: S
     assert await signed_in.ok("ws", "archive", "old") == "old: already archived\n"
 
 
+async def test_the_demo_leaves_a_workspace_of_the_same_name_alone(signed_in: Command, stage: Stage) -> None:
+    own = await stage.add("hello", **RUNNING)
+    done = await signed_in("demo", "--no-wait")
+    assert (done.code, done.err) == (0, "")
+    assert {line.split()[0] for line in done.out.splitlines()[1:4]} == {
+        "weekend-project",
+        "last-years-thesis",
+        "idea",
+    }
+    await signed_in.ok("demo", "--remove")
+    assert (await stage.row(own))["desired_state"] == "RUNNING"
+
+
+async def test_config_ssh_without_a_terminal_names_the_option(signed_in: Command, tmp_path: Path) -> None:
+    done = await signed_in("config-ssh")
+    assert done.code == 2
+    assert "without a terminal use --yes" in done.err
+    assert not (tmp_path / ".ssh/config").exists()
+
+
+async def test_an_error_is_told_in_whole_sentences(signed_in: Command, stage: Stage) -> None:
+    lost = {"phase": "ERROR", "error_reason": "DataLost", "error_message": "the home is recorded, but it is missing"}
+    await stage.add("lost", **lost)
+    assert (await signed_in.ok("ws", "show", "lost")).splitlines()[-1] == (
+        "Its home is not where it was left (the home is recorded, but it is missing). "
+        "Recover it from one of its archives (`codehub admin recover`), or delete it."
+    )
+
+
 async def test_running_workspaces_are_listed_first_then_those_used_last(signed_in: Command, stage: Stage) -> None:
     used = {name: datetime(2026, 11, day, tzinfo=UTC) for name, day in (("works", 1), ("older", 2), ("newer", 3))}
     await stage.add("newer", **ARCHIVED, last_access_at=used["newer"])

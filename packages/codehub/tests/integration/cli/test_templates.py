@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from .conftest import Command
+from .conftest import PASSWORD, Command
 
 WEB = """# The team's web service.
 [templates.web]
@@ -71,3 +71,24 @@ async def test_mistakes_are_told_with_their_lines_and_exit_codes(signed_in: Comm
         failed = await signed_in(*words)
         assert failed.code == code, (words, failed)
         assert said in failed.err, (words, failed)
+
+
+async def test_another_administrators_version_is_replaced_only_on_purpose(signed_in: Command, tmp_path: Path) -> None:
+    file = tmp_path / "web.toml"
+    file.write_text(WEB)
+    await signed_in.ok("templates", "push", str(file))
+    admin = {"CODEHUB_PASSWORD": PASSWORD}
+    await signed_in.ok(
+        "admin", "users", "add", "eve", "--admin", "--password-stdin", stdin="eve-has-a-password\n", **admin
+    )
+    await signed_in.ok("login", "-u", "eve", "--password-stdin", stdin="eve-has-a-password\n")
+    file.write_text(WEB + "# by eve\n")
+    refused = await signed_in("templates", "push", str(file))
+    assert refused.code == 6
+    assert "web: the newest version is 1, by admin" in refused.err
+    assert "--base NAME=VERSION" in refused.err
+    assert "version 2" in await signed_in.ok("templates", "push", str(file), "--base", "web=1")
+    file.write_text(WEB)
+    assert (await signed_in("templates", "push", str(file), "--base", "web=1")).code == 6
+    assert (await signed_in("templates", "push", str(file), "--base", "web")).code == 2
+    assert "version 3" in await signed_in.ok("templates", "push", str(file), "--base", "web=1", "--force")

@@ -110,6 +110,23 @@ def test_a_process_is_started_once_and_its_output_resumed_without_a_gap(doors: D
         assert client.get(one).json()["exit_code"] == 137
 
 
+def test_a_large_folder_is_listed_in_parts(doors: Doors) -> None:
+    make = "import os; os.mkdir('large'); [os.mknod(b'large/%05d-\\xe9' % n) for n in range(10_250)]"
+    doors.sh(f'python3 -c "{make}"')
+    seen: list[str] = []
+    with doors.client() as client:
+        after = ""
+        for truncated in (True, False):
+            part = client.get(doors.api + "/files/large", params={"list": 1, "after": after}).json()
+            assert part["truncated"] is truncated
+            seen += [item["encoded_path"] for item in part["items"]]
+            after = part.get("next", "")
+        assert seen == [f"{number:05d}-%E9" for number in range(10_250)]
+        deep = client.get(doors.api + "/files/large", params={"list": 1, "after": "x", "depth": 2})
+        assert deep.status_code == 400, deep.text
+        client.delete(doors.api + "/files/large", params={"recursive": 1})
+
+
 def test_files_are_written_read_in_parts_edited_and_removed(doors: Doors) -> None:
     at = doors.api + "/files/notes/käse 1.txt"
     with doors.client() as client:

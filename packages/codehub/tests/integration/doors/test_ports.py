@@ -17,6 +17,7 @@ import pytest
 
 from testing.codehub.doors import Doors, token_of_another_user
 from testing.codehub.full_stack import TIMEOUT_S
+from testing.codehub.rawhttp import Peer
 
 SERVER = """
 import http.server, socket, sys
@@ -98,6 +99,16 @@ def test_a_link_lets_anybody_in_until_the_port_is_shared_less(doors: Doors) -> N
             cookie = redirect.headers["set-cookie"].split(";")[0]
             inside = {"Cookie": cookie}
             assert guest.get(public + "x", headers=inside).text == "/x|None|None"
+            # A page of another workspace may have set a cookie of this name that the browser sends first.
+            forged = {"Cookie": f"codehub_link=forged; {cookie}"}
+            assert guest.get(public + "x", headers=forged).text == "/x|None|None"
+            # Its owner needs no link. The application and the history do not get it, also when the port was open before.
+            for _ in range(2):
+                own = guest.get(
+                    f"{public}x?{address.query}&a=1", headers={**bearer(doors.token), "Accept": "text/html"}
+                )
+                assert (own.status_code, urlsplit(own.headers["location"]).query) == (303, "a=1")
+                assert guest.get(public + "x?a=1", headers=bearer(doors.token)).text == "/x?a=1|None|None"
             # The link opens this port and nothing else.
             ide = urlsplit(owner.get(doors.api).json()["url"])
             beside = ide.netloc.replace(doors.workspace_id, f"1-{doors.workspace_id}")
@@ -147,6 +158,35 @@ def test_a_port_shared_with_users_is_open_to_them_and_the_ide_is_not(doors: Door
         assert stranger.post(doors.api + "/exec", json={"command": "true"}).status_code == 403
         assert stranger.get(doors.api + "/files/x").status_code == 403
         assert stranger.post(doors.api + "/ssh").status_code == 403
+
+
+@pytest.mark.parametrize("share", ["users", "link"])
+def test_what_a_guest_sends_never_becomes_a_part_of_somebody_elses_request(doors: Doors, share: str) -> None:
+    """The server answers without reading the body, and takes it for the beginning of the next request."""
+    port = free_port()
+    path = f"/w/{doors.workspace_id}/port/{port}/"
+    hidden = "GET /smuggled HTTP/1.1\r\nX-Swallowed: "
+    with serving(doors, "127.0.0.1", port) as url, doors.client() as owner:
+        shared = f"{doors.api}/ports/{port}"
+        owner.patch(shared, json={"share": share})
+        if share == "users":
+            guest = f"Host: localhost\r\nAuthorization: Bearer {token_of_another_user(doors, f'smuggler{port}')}\r\n"
+            victim = f"Host: localhost\r\nAuthorization: Bearer {doors.token}\r\n"
+        else:
+            address = urlsplit(owner.post(shared + "/links", json={}).json()["url"])
+            path = address.path
+            guest = victim = f"Host: {address.netloc}\r\nCookie: {address.query}\r\n"
+        attack = f"GET {path}attack HTTP/1.1\r\n{guest}Content-Length: {len(hidden)}\r\n\r\n{hidden}"
+        proxy = urlsplit(url).port or 80
+        with (
+            Peer(socket.create_connection(("127.0.0.1", proxy), timeout=TIMEOUT_S)) as attacker,
+            Peer(socket.create_connection(("127.0.0.1", proxy), timeout=TIMEOUT_S)) as other,
+        ):
+            attacker.send(attack)
+            assert attacker.read_message().body == b"/attack|None|None"
+            other.send(f"GET {path}mine HTTP/1.1\r\n{victim}\r\n")
+            assert other.read_message().body == b"/mine|None|None"
+        owner.patch(shared, json={"share": "owner"})
 
 
 UPGRADER = """

@@ -156,8 +156,9 @@ def test_keep_alive_reuses_both_connections(proxy: RunningProxy, upstream: Scrip
     assert upstream.connections == 1
 
 
-def test_an_empty_line_before_a_request_is_skipped(proxy: RunningProxy) -> None:
-    assert ask(proxy, f"\r\nGET {PREFIX}/ HTTP/1.1\r\n{HOST}\r\n").status == 200
+@pytest.mark.parametrize("lines", [1, 2, 10_000])
+def test_empty_lines_before_a_request_are_skipped(proxy: RunningProxy, lines: int) -> None:
+    assert ask(proxy, "\r\n" * lines + f"GET {PREFIX}/ HTTP/1.1\r\n{HOST}\r\n").status == 200
 
 
 def test_expect_100_continue_is_the_upstreams_to_answer(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import pytest
@@ -107,6 +108,26 @@ def test_early_hints_pass_before_the_answer(proxy: RunningProxy, upstream: Scrip
         assert client.read_message().body == b"ok"
 
 
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/1.0"])
+def test_a_flood_of_interim_answers_is_cut_off(proxy: RunningProxy, upstream: ScriptedUpstream, version: str) -> None:
+    """Reading them would keep the proxy busy for as long as the workspace sends, also when the browser has gone."""
+    ended = threading.Event()
+
+    def flood(peer: Peer) -> None:
+        peer.read_head()
+        with contextlib.suppress(OSError):
+            while True:
+                peer.send(b"HTTP/1.1 100 \r\n\r\n" * 1000)
+        ended.set()
+
+    upstream.script = flood
+    with proxy.connect() as client:
+        client.send(GET.replace("HTTP/1.1", version))
+        statuses = (client.read_message(bodiless=True).status for _ in range(1000))
+        assert next((status for status in statuses if status != 100), None) == 502
+    assert ended.wait(60)
+
+
 def test_hop_by_hop_headers_of_an_answer_stay_on_their_hop(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     hop = "Connection: keep-alive, X-Private\r\nX-Private: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n"
     upstream.script = answer(f"HTTP/1.1 200 OK\r\n{hop}X-Public: 2\r\nContent-Length: 2\r\n\r\nok")
@@ -191,9 +212,22 @@ def test_a_cookie_stays_inside_the_workspace_and_is_never_ours(
     assert ask(proxy).all("Set-Cookie") == expected
 
 
-def test_a_worker_may_not_widen_its_scope(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
-    upstream.script = answer("HTTP/1.1 200 OK\r\nService-Worker-Allowed: /\r\nContent-Length: 0\r\n\r\n")
-    assert ask(proxy).get("Service-Worker-Allowed") is None
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Service-Worker-Allowed: /",
+        'Clear-Site-Data: "cookies"',
+        "Strict-Transport-Security: max-age=31536000; includeSubDomains",
+        'Alt-Svc: h2=":4444"',
+        'NEL: {"report_to": "x", "max_age": 86400}',
+        'Report-To: {"group": "x", "max_age": 86400, "endpoints": [{"url": "https://elsewhere.example/"}]}',
+    ],
+)
+def test_a_workspace_does_not_speak_for_its_host(proxy: RunningProxy, upstream: ScriptedUpstream, line: str) -> None:
+    upstream.script = answer(f"HTTP/1.1 200 OK\r\n{line}\r\nX-Kept: 1\r\nContent-Length: 0\r\n\r\n")
+    answered = ask(proxy)
+    assert answered.get(line.partition(":")[0]) is None
+    assert answered.get("X-Kept") == "1"
 
 
 @pytest.mark.parametrize(

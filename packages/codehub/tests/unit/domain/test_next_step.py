@@ -72,8 +72,16 @@ from testing.codehub.workspaces import NOW, WORKSPACE_ID, workspace
         (replace(ARCHIVED, desired_state=DesiredState.RUNNING), (ABSENT, None, GONE), Rest()),
         (replace(ARCHIVED, desired_state=DesiredState.RUNNING), (None, True, GONE), Rest()),
         # Losses.
-        (ASLEEP, (ABSENT, None, GONE), Fail(ErrorReason.DATA_LOST, "the home is recorded but not there whole")),
-        (ASLEEP, (PARTIAL, None, GONE), Fail(ErrorReason.DATA_LOST, "the home is recorded but not there whole")),
+        (
+            ASLEEP,
+            (ABSENT, None, GONE),
+            Fail(ErrorReason.DATA_LOST, "the home is recorded, but it is missing or incomplete"),
+        ),
+        (
+            ASLEEP,
+            (PARTIAL, None, GONE),
+            Fail(ErrorReason.DATA_LOST, "the home is recorded, but it is missing or incomplete"),
+        ),
         (ARCHIVED, (ABSENT, False, GONE), Fail(ErrorReason.DATA_LOST, "the archive is gone and there is no volume")),
         (
             ARCHIVED,
@@ -126,7 +134,7 @@ _OWN_KEY = archive_key_of(WORKSPACE_ID, "op-2")
         (
             under_way(Operation.STARTING),
             (ABSENT, None, GONE),
-            Fail(ErrorReason.DATA_LOST, "the home is recorded but not there whole"),
+            Fail(ErrorReason.DATA_LOST, "the home is recorded, but it is missing or incomplete"),
         ),
         # Its owner cancelled it, and it is this operation that was cancelled.
         (

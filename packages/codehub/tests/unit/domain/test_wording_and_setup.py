@@ -183,7 +183,7 @@ def test_the_card_says_the_first_thing_that_matters() -> None:
     running, failed = step(title="Install", state="running"), step(title="Clone", state="failed", message="")
     assert setup_sentence(parse_setup({"steps": [failed, running]})) == "Install"
     assert setup_sentence(parse_setup({"steps": [step(progress={"percent": 5})]})) == "Clone"
-    assert setup_sentence(parse_setup({"steps": [step(progress={"step": "Receiving"})]})) == "Clone"
+    assert setup_sentence(parse_setup({"steps": [step(progress={"step": "Receiving"})]})) == "Clone: receiving"
     assert setup_sentence(parse_setup({"steps": [failed]})) == "Clone failed."
     assert setup_sentence(parse_setup({"error": "no space", "ignored": [["a", "b"]]})) == "no space"
     five = [[key, ""] for key in "abcde"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from codehub.cli.ws_inside import _unpack
+from codehub.cli.ws_copy import _unpack
 from codehub.domain.errors import Conflict
 from codehub.workspaced import tars
 

@@ -64,6 +64,16 @@ def test_the_command_gets_the_secrets_in_either_order(tmp_path: Path, helper_fir
     assert (os.stat(pipe).st_mode & 0o777, os.stat(tmp_path / "run").st_mode & 0o777) == (0o600, 0o700)
 
 
+def test_what_the_user_installed_is_on_the_commands_path_and_does_not_replace_the_command(tmp_path: Path) -> None:
+    own = tmp_path / ".local/bin"
+    own.mkdir(parents=True)
+    for name in ("sh", "mine"):
+        (own / name).write_text("#!/bin/cat\n")
+        (own / name).chmod(0o755)
+    said, _ = run(tmp_path, "", ["sh", "-c", "command -v mine; command -v sh"]).communicate(timeout=60)
+    assert said.decode().split() == [f"{own}/mine", f"{own}/sh"]
+
+
 def test_without_secrets_it_waits_for_nothing_and_takes_the_repositorys_variables(tmp_path: Path) -> None:
     saved = tmp_path / ".local/state/codehub/setup"
     saved.mkdir(parents=True)
@@ -71,7 +81,7 @@ def test_without_secrets_it_waits_for_nothing_and_takes_the_repositorys_variable
     (saved / "environment.json").write_text(json.dumps(wanted | {"NODE_OPTIONS": "--no-such-option"}))
     env = printed(run(tmp_path, "", _PRINT))
     assert (env["NODE_ENV"], env["OWN"], env["HOME"]) == ("test", "theirs", str(tmp_path))
-    assert env["PATH"] == "/opt/tool:" + os.environ["PATH"]
+    assert env["PATH"] == f"/opt/tool:{tmp_path}/.local/bin:{tmp_path}/.venv/bin:" + os.environ["PATH"]
     assert "NODE_OPTIONS" not in env, "a mistake in it would keep the IDE from starting"
 
 

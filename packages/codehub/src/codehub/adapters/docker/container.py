@@ -73,6 +73,7 @@ def launch_of(spec: InstanceSpec, plan: Plan, secret: str, owner: str) -> Launch
         secret=secret,
         hidden_ports=(port,) if plan.bridged else (),
         bridge=(f"{INSIDE}/{IDE_SOCKET}", port) if plan.bridged else None,
+        ide=port if plan.bridged else f"{INSIDE}/{IDE_SOCKET}",
         awaits_environment=spec.awaits_environment,
         in_image=True,
         owner=owner,

@@ -50,7 +50,7 @@ def check_room_for_archive(store: Store, total: int) -> None:
     free = store.free_bytes()
     if free is not None and free < total // _BEST_COMPRESSION + _MARGIN:
         raise OutOfSpace(
-            f"the disk of the archive store {store.place} has {free >> 20} MiB left for a home of {total >> 20} MiB: "
+            f"the disk of the archive store {store.place} has {free >> 20} MiB left for a home of {_mib(total)} MiB: "
             "free some space on it"
         )
 
@@ -58,8 +58,14 @@ def check_room_for_archive(store: Store, total: int) -> None:
 def check_room_for_restore(root: Path, meta: Meta) -> None:
     found = os.statvfs(root)
     free = found.f_bavail * found.f_frsize
-    if free < meta.tar_bytes + _MARGIN:
+    needed = meta.tar_bytes + _MARGIN
+    if free < needed:
         raise OutOfSpace(
-            f"the homes' disk at {root} has {free >> 20} MiB left, and this home needs {meta.tar_bytes >> 20} MiB: "
+            f"the homes' disk at {root} has {free >> 20} MiB left, and this home needs {_mib(needed)} MiB: "
             "free some space on it"
         )
+
+
+def _mib(size: int) -> int:
+    """Rounded up, so that what is needed is never shown as less than what is left."""
+    return -(-size >> 20)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +17,7 @@ from codehub.adapters.kubernetes.homes import ClaimOptions, PvcHomes
 from codehub.adapters.kubernetes.instances import KubernetesInstances
 from codehub.adapters.kubernetes.kubeconfig import ClusterAccess, find_access
 from codehub.adapters.kubernetes.manifests import PodOptions
+from codehub.adapters.kubernetes.preflight import unmet_needs
 from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import CodeHubError
 
@@ -51,12 +52,20 @@ class KubernetesBackends:
     cluster: Cluster
     instances: KubernetesInstances
     homes: PvcHomes
+    claims: ClaimOptions
 
-    async def report_unusable(self) -> None:
-        """Log at start why the cluster cannot be used. Everything else works without it."""
+    async def report_unusable(self, *, thoroughly: bool = False) -> None:
+        """Log at start why the cluster cannot be used. Everything else works without it.
+
+        `thoroughly` also checks each permission and the storage class: for the part that creates objects.
+        """
         try:
             async with asyncio.timeout(_PROBE_TIMEOUT_S):
                 await self.cluster.ping()
+                for missing in await unmet_needs(self.cluster.client, self.claims) if thoroughly else ():
+                    _log.error(
+                        "the Kubernetes cluster lacks what CodeHub needs", error=missing.message, fix=missing.fix
+                    )
         except (CodeHubError, TimeoutError) as error:
             _log.error(
                 "the Kubernetes cluster cannot be used; its workspaces are Unknown until it can",
@@ -66,10 +75,14 @@ class KubernetesBackends:
 
 
 def open_kubernetes(
-    options: KubernetesOptions, installation: str, store: Store, workers: Workers
+    options: KubernetesOptions,
+    installation: str,
+    store: Store,
+    workers: Workers,
+    owner_name: Callable[[str], Awaitable[str]] | None = None,
 ) -> KubernetesBackends:
     """Create the backends without contacting the cluster. While it is unreachable, only its own workspaces are Unknown."""
     cluster = Cluster(ApiClient(options.access()), installation)
     homes = PvcHomes(cluster, store, options.image, claims=options.claims, pods=options.pods, workers=workers)
-    instances = KubernetesInstances(cluster, options.pods, helper_image=options.image)
-    return KubernetesBackends(cluster, instances, homes)
+    instances = KubernetesInstances(cluster, options.pods, helper_image=options.image, owner_name=owner_name)
+    return KubernetesBackends(cluster, instances, homes, options.claims)

@@ -31,9 +31,13 @@ _OF_THE_KUBELET = frozenset(
         "UnknownContainerStatuses",
     }
 )  # fmt: skip
+_NO_NODE = (
+    "add nodes, lower what workspaces request (CODEHUB_K8S_CPU_REQUEST, CODEHUB_K8S_MEMORY_REQUEST), or correct the "
+    "template's node selector and tolerations"
+)
 _ADVICE = {
-    "Unschedulable": "add nodes, or lower what workspaces request (CODEHUB_K8S_CPU_REQUEST, CODEHUB_K8S_MEMORY_REQUEST)",
-    "FailedScheduling": "add nodes, or lower what workspaces request (CODEHUB_K8S_CPU_REQUEST, CODEHUB_K8S_MEMORY_REQUEST)",
+    "Unschedulable": _NO_NODE,
+    "FailedScheduling": _NO_NODE,
     "OOMKilled": "raise its memory (CODEHUB_INSTANCE_MEMORY)",
     "Evicted": "raise its memory request or its local storage (CODEHUB_K8S_EPHEMERAL_STORAGE)",
     "CreateContainerConfigError": "check what the image runs as: it must be a user other than root",

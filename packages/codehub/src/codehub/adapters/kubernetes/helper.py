@@ -41,6 +41,7 @@ class Helper:
     secret: str
     port: int = PORT
     awaits_environment: bool = False  # the owner has secrets in the environment
+    owner: str = ""  # for git's identity
 
 
 def environment(helper: Helper) -> dict[str, str]:
@@ -49,6 +50,7 @@ def environment(helper: Helper) -> dict[str, str]:
         "USER": users.USER,
         "LOGNAME": users.USER,
         **start_environment.for_git(_RUNTIME),
+        **start_environment.for_git_identity(helper.owner, _RUNTIME),
         "CODEHUB_SECRETS_DIR": _SECRETS,
     }
     return {**env, with_environment.VARIABLE: _PIPE} if helper.awaits_environment else env
@@ -106,6 +108,8 @@ def hook(helper: Helper, home: str, ide_port: int) -> Json:
         listen=f"0.0.0.0:{helper.port}",
         secret=helper.secret,
         hidden_ports=(ide_port, helper.port),
+        owner=helper.owner,
+        in_image=True,
         environment_pipe=_PIPE if helper.awaits_environment else "",
     )
     return {"postStart": {"exec": {"command": hook_words(PYTHON, f"{PLACE}/workspaced", launch)}}}

@@ -111,9 +111,9 @@ class PvcHomes(StoredHomes):
         if receipt is None:
             claim = await self._claim_of(home, ctx)
             try:
-                receipt = await self._archive(claim, key, op_id, report, fence, read_only=True)
+                receipt = await self._archive(home, claim, op_id, report, fence, read_only=True)
             except NeedsWriting:
-                receipt = await self._archive(claim, key, op_id, report, fence, read_only=False)
+                receipt = await self._archive(home, claim, op_id, report, fence, read_only=False)
         await self._jobs.remove_all(home.workspace_id, fence)
         return receipt
 
@@ -127,9 +127,12 @@ class PvcHomes(StoredHomes):
         return found
 
     async def _archive(
-        self, claim: Claim, key: str, op_id: str, report: Report, fence: Fence, *, read_only: bool
+        self, home: HomeKey, claim: Claim, op_id: str, report: Report, fence: Fence, *, read_only: bool
     ) -> ArchiveReceipt:
-        transfer = await self._jobs.open(claim, op_id, "archive", report, fence, read_only=read_only)
+        if not claim.volume:
+            # No pod ever ran with it, so it is empty. A Job might never run either: its template may fit no node.
+            return await self.archive_empty(home, op_id, fence)
+        transfer = await self._jobs.open(home, claim, op_id, "archive", report, fence, read_only=read_only)
         loop = asyncio.get_running_loop()
         try:
             async with transfer.archive() as pieces:
@@ -140,7 +143,7 @@ class PvcHomes(StoredHomes):
                 receipt = await self._workers.run(
                     lambda cancelled: upload_compressed(
                         self._store,
-                        key,
+                        key_of(home.workspace_id, op_id),
                         from_loop(pieces, loop),
                         declared,
                         Work(report, fence, cancelled, self._at),
@@ -170,7 +173,7 @@ class PvcHomes(StoredHomes):
         claim = await self._make(home, ctx)
         self._at("restore:staged")
         try:
-            transfer = await self._jobs.open(claim, f"restore-{incarnation}", "restore", report, fence)
+            transfer = await self._jobs.open(home, claim, f"restore-{incarnation}", "restore", report, fence)
             await self._send(transfer, archive_key, meta, report)
             self._at("restore:unpacked")
             await transfer.finish()

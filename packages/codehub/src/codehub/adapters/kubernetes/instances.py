@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from codehub.adapters.health import answers, filled, secret_of
@@ -65,12 +65,14 @@ class KubernetesInstances:
         options: PodOptions | None = None,
         *,
         helper_image: str = "",
+        owner_name: Callable[[str], Awaitable[str]] | None = None,
         scheduling_timeout_s: float = _SCHEDULING_TIMEOUT_S,
         gone_timeout_s: float = _GONE_TIMEOUT_S,
     ) -> None:
         self._cluster = cluster
         self._options = options or PodOptions()
         self._helper_image = helper_image  # CodeHub's image; without it, workspaces run without `workspaced`
+        self._owner_name = owner_name
         self._scheduling_timeout_s = scheduling_timeout_s
         self._gone_timeout_s = gone_timeout_s
 
@@ -90,13 +92,14 @@ class KubernetesInstances:
         # Remove all other pods first: two pods must never write to one home.
         await self._remove([pod for pod in pods if pod is not right], fence, ended_is_enough=True)
         if right is None:
+            owner = "" if self._owner_name is None else await self._owner_name(spec.workspace_id)
             fence()
             report(Progress("start", 0, 1, "steps"))
-            right = await self._create(spec, claim, digest, pods)
+            right = await self._create(spec, claim, digest, pods, owner)
         await self._wait_running(right, claim, report, fence)
 
-    async def _create(self, spec: InstanceSpec, claim: Claim, digest: str, known: Sequence[Pod]) -> Pod:
-        described = self._described(spec, claim, digest, start_name(spec.workspace_id, claim, known))
+    async def _create(self, spec: InstanceSpec, claim: Claim, digest: str, known: Sequence[Pod], owner: str) -> Pod:
+        described = self._described(spec, claim, digest, start_name(spec.workspace_id, claim, known), owner)
         manifest = instance_pod(described, with_template(self._options, spec.size, spec.kubernetes))
         try:
             made = await self._cluster.client.create(self._cluster.pods_path, manifest)
@@ -122,7 +125,7 @@ class KubernetesInstances:
             raise Transient(f"the pod {name} is there already, and is not this start: {error}") from error
         return raw
 
-    def _described(self, spec: InstanceSpec, claim: Claim, digest: str, name: str) -> InstancePod:
+    def _described(self, spec: InstanceSpec, claim: Claim, digest: str, name: str, owner: str) -> InstancePod:
         profile = spec.profile
         secret = secrets.token_urlsafe(32)
         values = {
@@ -142,7 +145,10 @@ class KubernetesInstances:
         helper = None
         if self._helper_image:
             helper = helpers.Helper(
-                self._helper_image, secrets.token_urlsafe(32), awaits_environment=spec.awaits_environment
+                self._helper_image,
+                secrets.token_urlsafe(32),
+                awaits_environment=spec.awaits_environment,
+                owner=owner,
             )
             env |= helpers.environment(helper)
         # The template's variables never replace ours or those that the profile needs to run.

@@ -6,6 +6,8 @@ releases.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -32,6 +34,7 @@ INCARNATION, RESTORED_FROM, WHOLE = PREFIX + "incarnation", PREFIX + "restored-f
 # The resourceVersion that a claim had when it was completed. A creation time is in whole seconds.
 COMPLETED_AT: Final = PREFIX + "completed-at-version"
 OPERATION, DIRECTION, TRANSFER_SECRET = PREFIX + "operation", PREFIX + "direction", PREFIX + "transfer-secret"
+PLACEMENT: Final = PREFIX + "placement"
 TRANSFER_PORT: Final = 7070
 # What the scheduler reserves on a node's disk. Without a request it would reserve the limit, 10 GiB for each workspace.
 _EPHEMERAL_REQUEST: Final = helpers.SIZE
@@ -167,7 +170,7 @@ class TransferJob:
 
 def transfer_job(what: TransferJob, options: PodOptions) -> Json:
     metadata_labels = labels(what.installation, what.workspace_id, ROLE_TRANSFER) | {OPERATION: what.operation}
-    annotations = {DIRECTION: what.direction, TRANSFER_SECRET: what.secret}
+    annotations = {DIRECTION: what.direction, TRANSFER_SECRET: what.secret, PLACEMENT: placement_digest(options)}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -286,6 +289,12 @@ def placement(options: PodOptions) -> Json:
         ("tolerations", list(options.tolerations)),
     )
     return {name: value for name, value in optional if value}
+
+
+def placement_digest(options: PodOptions) -> str:
+    """Return what identifies a placement. The server may change the fields themselves, for example by defaults."""
+    written = json.dumps(placement(options), sort_keys=True)
+    return hashlib.sha256(written.encode()).hexdigest()[:12]
 
 
 def _resources(options: PodOptions) -> Json:

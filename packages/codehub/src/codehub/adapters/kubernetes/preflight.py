@@ -90,15 +90,23 @@ async def check_cluster(
     return found
 
 
+async def unmet_needs(client: ApiClient, claims: ClaimOptions) -> list[Check]:
+    """Return what is missing of a cluster that answers, as far as it can be told without creating anything."""
+    found = [*await _permissions(client), *await _storage_class(client, claims.storage_class)]
+    return [one for one in found if one.fix]
+
+
 async def _permissions(client: ApiClient) -> list[Check]:
-    lacking = []
-    for group, resource, subresource, verbs in PERMISSIONS:
-        for verb in verbs:
-            try:
-                if not await _is_allowed(client, group, resource, subresource, verb):
-                    lacking.append(f"{verb} {resource}{'/' + subresource if subresource else ''}")
-            except CodeHubError as error:
-                return [Check("kubernetes permissions", f"could not be checked: {error}", "check the credentials")]
+    wanted = [(*what, verb) for *what, verbs in PERMISSIONS for verb in verbs]
+    try:
+        allowed = await asyncio.gather(*(_is_allowed(client, *one) for one in wanted))
+    except CodeHubError as error:
+        return [Check("kubernetes permissions", f"could not be checked: {error}", "check the credentials")]
+    lacking = [
+        f"{verb} {resource}{'/' + subresource if subresource else ''}"
+        for (_, resource, subresource, verb), is_allowed in zip(wanted, allowed, strict=True)
+        if not is_allowed
+    ]
     if not lacking:
         return []
     fix = "apply deploy/kubernetes/workspaces/role.yaml, and bind it to CodeHub's user"
@@ -156,7 +164,7 @@ async def _probe(client: ApiClient, image: str, claims: ClaimOptions, options: P
     try:
         made = decode_pod(await client.create(f"{core}/pods", body))
     except NotFound:
-        fix = f"kubectl create namespace {client.namespace}"
+        fix = "apply deploy/kubernetes/workspaces, or correct CODEHUB_K8S_NAMESPACE"
         return [Check("kubernetes", f"the namespace {client.namespace} does not exist", fix)]
     except CodeHubError as error:
         return [Check("test pod", str(error), "see what the message names: a quota, a policy or a webhook")]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from codehub.adapters.kubernetes.manifests import Json, PodOptions
 from codehub.adapters.kubernetes.quantity import quantity
-from codehub.domain.template_options import KubernetesOptions, Size, Toleration
+from codehub.domain.template_options import AS_INSTALLED, KubernetesOptions, Size, Toleration
 
 
 def with_template(options: PodOptions, size: Size, chosen: KubernetesOptions) -> PodOptions:
@@ -22,6 +22,17 @@ def with_template(options: PodOptions, size: Size, chosen: KubernetesOptions) ->
         affinity=json.loads(chosen.affinity) if chosen.affinity else options.affinity,
         extra_resources={**options.extra_resources, **{name: str(count) for name, count in chosen.gpus.items()}},
     )
+
+
+def for_transfers(options: PodOptions, chosen: KubernetesOptions) -> PodOptions:
+    """Return options for the pods that archive or restore a template's homes: they run where its workspaces may run.
+
+    Rules about other pods are left out: they are meant for workspaces, and would keep a transfer from the one node that
+    can reach a local volume.
+    """
+    applied = with_template(options, AS_INSTALLED, chosen)
+    node_affinity = (applied.affinity or {}).get("nodeAffinity")
+    return replace(applied, affinity={"nodeAffinity": node_affinity} if node_affinity else None)
 
 
 def _sized(options: PodOptions, size: Size) -> PodOptions:

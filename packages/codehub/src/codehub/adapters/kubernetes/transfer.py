@@ -1,7 +1,7 @@
 """Archive and restore Jobs as the coordinator drives them: created or adopted by name, reached by pod IP, removed.
 
 A Job is bound to one operation and one claim. A leader that finds a Job of the same operation continues with it. A Job that
-failed or belongs to another claim is replaced.
+failed, belongs to another claim or was meant for other nodes is replaced.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from codehub.adapters.kubernetes.diagnosis import Failed, Started, Starting, out
 from codehub.adapters.kubernetes.errors import AlreadyExists
 from codehub.adapters.kubernetes.manifests import (
     OPERATION,
+    PLACEMENT,
     TRANSFER_PORT,
     TRANSFER_SECRET,
     PodOptions,
     TransferJob,
+    placement_digest,
     transfer_job,
 )
 from codehub.adapters.kubernetes.objects import (
@@ -37,11 +39,13 @@ from codehub.adapters.kubernetes.objects import (
     Pod,
     decode_job,
 )
+from codehub.adapters.kubernetes.template_pods import for_transfers
 from codehub.adapters.objectstore.layout import Meta
 from codehub.domain import errors
 from codehub.domain.errors import CodeHubError, Conflict, Transient
 from codehub.domain.model import Progress
 from codehub.ports.fence import Fence, Report
+from codehub.ports.homes import HomeKey
 
 _POD_TIMEOUT_S: Final = 300.0
 _GONE_TIMEOUT_S: Final = 180.0
@@ -132,31 +136,14 @@ class TransferJobs:
         self._options = options
 
     async def open(
-        self, claim: Claim, operation: str, direction: str, report: Report, fence: Fence, *, read_only: bool = False
-    ) -> Transfer:
+        self, home: HomeKey, claim: Claim, operation: str, direction: str, report: Report, fence: Fence,
+        *, read_only: bool = False,
+    ) -> Transfer:  # fmt: skip
         """Create or adopt the Job of this operation, and return once its pod answers."""
         if not self._image:
             raise Transient("CODEHUB_K8S_IMAGE is empty: archives are made by Jobs that run CodeHub's own image")
-        workspace_id = claim.meta.workspace_id
-        name = job_name(workspace_id, operation)
-        found = await self._find(name)
-        if found is not None and not self._fits(found[0], found[1], claim, direction, read_only):
-            await self._remove(found[0], fence)
-            found = None
-        if found is None:
-            fence()
-            found = await self._create(claim, name, operation, direction, read_only)
-        job, raw = found
-        secret = str(raw["metadata"]["annotations"][TRANSFER_SECRET])
-        pod = await self._wait_pod(job, claim, operation_label(operation), report)
-        host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
-        return Transfer(f"http://{host}:{TRANSFER_PORT}", secret, pod.meta.name)
-
-    async def _create(
-        self, claim: Claim, name: str, operation: str, direction: str, read_only: bool
-    ) -> tuple[Job, dict[str, Any]]:
-        what = TransferJob(
-            name=name,
+        wanted = TransferJob(
+            name=job_name(claim.meta.workspace_id, operation),
             installation=self._cluster.installation_id,
             workspace_id=claim.meta.workspace_id,
             operation=operation_label(operation),
@@ -167,13 +154,28 @@ class TransferJobs:
             secret=secrets.token_urlsafe(32),
             read_only=read_only,
         )
+        options = for_transfers(self._options, home.kubernetes)
+        found = await self._find(wanted.name)
+        if found is not None and not _fits(*found, wanted, options):
+            await self._remove(found[0], fence)
+            found = None
+        if found is None:
+            fence()
+            found = await self._create(wanted, options)
+        job, raw = found
+        secret = str(raw["metadata"]["annotations"][TRANSFER_SECRET])
+        pod = await self._wait_pod(job, claim, wanted.operation, report)
+        host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
+        return Transfer(f"http://{host}:{TRANSFER_PORT}", secret, pod.meta.name)
+
+    async def _create(self, wanted: TransferJob, options: PodOptions) -> tuple[Job, dict[str, Any]]:
         try:
-            raw = await self._cluster.client.create(self._cluster.jobs_path, transfer_job(what, self._options))
+            raw = await self._cluster.client.create(self._cluster.jobs_path, transfer_job(wanted, options))
         except AlreadyExists as error:
             # Created by an earlier leader, or by our own request whose answer was lost.
-            found = await self._find(name)
-            if found is None or not self._fits(found[0], found[1], claim, direction, read_only):
-                raise Conflict(f"the Job {name} belongs to another operation: {error}") from error
+            found = await self._find(wanted.name)
+            if found is None or not _fits(*found, wanted, options):
+                raise Conflict(f"the Job {wanted.name} belongs to another operation: {error}") from error
             return found
         return decode_job(raw), raw
 
@@ -185,16 +187,6 @@ class TransferJobs:
         if job.meta.labels.get(INSTALLATION) != self._cluster.installation_id:
             raise Conflict(f"the Job {name} belongs to another installation: it is left alone")
         return job, raw
-
-    @staticmethod
-    def _fits(job: Job, raw: dict[str, Any], claim: Claim, direction: str, read_only: bool) -> bool:
-        """Return whether an existing Job can still serve this operation."""
-        owners = {owner.get("uid") for owner in raw["metadata"].get("ownerReferences") or ()}
-        spec = raw["spec"]["template"]["spec"]
-        command = spec["containers"][0].get("command") or []
-        is_over = job.failed or job.succeeded or job.failure or job.meta.deleting
-        mounted = bool(spec["volumes"][0]["persistentVolumeClaim"].get("readOnly"))
-        return not is_over and claim.meta.uid in owners and direction in command and mounted == read_only
 
     async def _wait_pod(self, job: Job, claim: Claim, operation: str, report: Report) -> Pod:
         pods = self._cluster.pods
@@ -211,7 +203,7 @@ class TransferJobs:
             ]
             return ours[-1] if ours else None
 
-        waited, seen = 0.0, None
+        waited, seen, reason = 0.0, None, ""
         while waited < _POD_TIMEOUT_S:
             before = seen
             if not await pods.wait_until(lambda known=before: current() is not known, _POLL_INTERVAL_S):  # type: ignore[misc]
@@ -221,7 +213,8 @@ class TransferJobs:
                 await self._check_alive(job)
                 # A quota or a policy refuses the pod, not the Job: only an event of the Job says so.
                 if waited and (warning := await self._cluster.last_warning(job.meta.uid)):
-                    report(Progress(warning, unit=""))
+                    reason = warning
+                    report(Progress(reason, unit=""))
                 continue
             if seen.is_over:
                 message = seen.main.terminated.message if seen.main and seen.main.terminated else ""
@@ -236,8 +229,11 @@ class TransferJobs:
                     raise error
                 case Starting(says):
                     warning = await self._cluster.last_warning(seen.meta.uid, claim.meta.uid) if waited else ""
-                    report(Progress(warning or says, unit=""))
-        raise Transient(f"the Job {job.meta.name} has no running pod after {_POD_TIMEOUT_S:g} s")
+                    reason = warning or says
+                    report(Progress(reason, unit=""))
+        raise Transient(
+            f"the Job {job.meta.name} has no running pod after {_POD_TIMEOUT_S:g} s: {reason or 'no reason given'}"
+        )
 
     async def _check_alive(self, job: Job) -> None:
         """Raise if no pod of the Job will ever come: it was deleted, or it failed.
@@ -276,6 +272,22 @@ class TransferJobs:
             raise Transient(f"the pod of the Job {job.meta.name} has not ended")
         if (await self._cluster.client.get(path)) is not None:
             raise Transient(f"the Job {job.meta.name} is still being removed")
+
+
+def _fits(job: Job, raw: dict[str, Any], wanted: TransferJob, options: PodOptions) -> bool:
+    """Return whether an existing Job can still serve this operation."""
+    owners = {owner.get("uid") for owner in raw["metadata"].get("ownerReferences") or ()}
+    spec = raw["spec"]["template"]["spec"]
+    command = spec["containers"][0].get("command") or []
+    mounted = bool(spec["volumes"][0]["persistentVolumeClaim"].get("readOnly"))
+    return (
+        not (job.failed or job.succeeded or job.failure or job.meta.deleting)
+        and wanted.claim_uid in owners
+        and wanted.direction in command
+        and mounted == wanted.read_only
+        # A Job that waits for nodes of a template that was corrected since would wait for ever.
+        and job.meta.annotations.get(PLACEMENT) == placement_digest(options)
+    )
 
 
 def _job_of(pod: Pod) -> str:

@@ -17,6 +17,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 
+from codehub.adapters.postgres.answers import AnsweredConnection, cut_after
 from codehub.adapters.postgres.errors import ReadOnlySession, WritesRefused, translated
 
 # Commands do not configure logging, and then Python would print the pool's warnings beside our own messages.
@@ -42,9 +43,10 @@ class Database:
 
     def __init__(self, url: str, *, max_connections: int = 10, timeout_s: float = 5.0, name: str = "codehub") -> None:
         self._url = url
+        self._timeout_s = timeout_s
         self._refused_writes = False
         self._answered: WeakKeyDictionary[Transaction, float] = WeakKeyDictionary()
-        self._pool: AsyncConnectionPool[Transaction] = AsyncConnectionPool(
+        self._pool: AsyncConnectionPool[AnsweredConnection] = AsyncConnectionPool(
             url,
             min_size=1,
             max_size=max_connections,
@@ -54,6 +56,7 @@ class Database:
             name=name,
             # Check idle connections, so that the next user does not get a dead one.
             check=self._check,
+            connection_class=AnsweredConnection,
             # The pool retries forever. Callers that wait get an error after `timeout_s`.
             reconnect_timeout=10.0,
             kwargs=connection_arguments(name),
@@ -120,7 +123,8 @@ class Database:
 
     async def _check(self, connection: Transaction) -> None:
         if asyncio.get_running_loop().time() - self._answered.get(connection, float("-inf")) > _FRESH_S:
-            await AsyncConnectionPool.check_connection(connection)
+            with cut_after(connection, self._timeout_s):
+                await AsyncConnectionPool.check_connection(connection)
 
     async def __aenter__(self) -> Database:
         await self.open()

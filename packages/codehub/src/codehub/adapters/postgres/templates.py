@@ -51,6 +51,14 @@ async def lock(tx: Transaction, name: str) -> bool:
     return row is not None
 
 
+async def claim(tx: Transaction, name: str, now: datetime) -> None:
+    """Lock a template for a push, also one that does not exist yet: of two first pushes, one sees the other's version."""
+    await tx.execute(
+        "INSERT INTO templates (name, created_at) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET name = excluded.name",
+        [name, now],
+    )
+
+
 async def hold(tx: Transaction, name: str) -> None:
     """Keep the template unchanged until the transaction ends, while a workspace is created from it."""
     await tx.execute("SELECT 1 FROM templates WHERE name = %s FOR SHARE", [name])
@@ -59,12 +67,9 @@ async def hold(tx: Transaction, name: str) -> None:
 async def push(tx: Transaction, name: str, source: str, by: str, now: datetime) -> int:
     """Add the next version, and unarchive the template if needed.
 
-    The caller must have locked the row unless there is none.
+    The caller must have claimed it.
     """
-    await tx.execute(
-        "INSERT INTO templates (name, created_at) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET archived_at = NULL",
-        [name, now],
-    )
+    await tx.execute("UPDATE templates SET archived_at = NULL WHERE name = %s", [name])
     row = await (
         await tx.execute(
             "INSERT INTO template_versions (name, version, source, created_by, created_at)"

@@ -27,13 +27,16 @@ from codehub.domain.repository import RepositorySource
 
 _OWNED = """
     SELECT w.*, w.xmin::text AS version, u.username,
+        CASE WHEN u.disabled_at IS NULL THEN u.time_zone END AS schedule_zone,
         (SELECT a.bytes FROM workspace_archives a WHERE a.archive_key = w.archive_key LIMIT 1) AS archive_bytes
     FROM workspaces w JOIN users u ON u.id = w.owner_user_id
 """
 
 
 def _owned(row: Mapping[str, Any]) -> WorkspaceWithOwner:
-    return WorkspaceWithOwner(workspace_of(row), row["username"], row["version"], row["archive_bytes"])
+    return WorkspaceWithOwner(
+        workspace_of(row), row["username"], row["version"], row["archive_bytes"], row["schedule_zone"]
+    )
 
 
 async def get(tx: Transaction, workspace_id: str) -> WorkspaceWithOwner | None:

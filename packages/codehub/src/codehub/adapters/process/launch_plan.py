@@ -128,6 +128,7 @@ class LaunchPlanner:
             listen=f"unix:{sockets / SOCKET_NAME}",
             secret=secrets.token_urlsafe(32),
             hidden_ports=(port,) if port else (),
+            ide=port or socket_path,
             pip=str(tools.pip or ""),
             awaits_environment=spec.awaits_environment,
         )

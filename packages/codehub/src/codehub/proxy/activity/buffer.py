@@ -12,6 +12,7 @@ import structlog
 from codehub.domain.errors import CodeHubError
 from codehub.ports.activity import ActivityStore
 from codehub.proxy.coarse_clock import CoarseClock
+from codehub.proxy.connections.pace import ScanBudget
 
 _log = structlog.get_logger()
 
@@ -25,13 +26,14 @@ INFLATED_BYTES_PER_S = 8 << 20
 class Activity:
     """The last touch of one workspace."""
 
-    __slots__ = ("_buffer", "_inflated", "_inflated_since", "_workspace_id", "quiet_at")
+    __slots__ = ("_buffer", "_inflated", "_inflated_since", "_workspace_id", "quiet_at", "scan_budget")
 
     def __init__(self, workspace_id: str, buffer: ActivityBuffer) -> None:
         self._workspace_id = workspace_id
         self._buffer = buffer
         self._inflated = 0
         self._inflated_since = 0.0
+        self.scan_budget = ScanBudget()
         self.quiet_at = 0.0  # a touch before this (coarse, monotonic) time has no effect
 
     def touch(self) -> None:

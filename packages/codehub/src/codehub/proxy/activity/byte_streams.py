@@ -28,8 +28,9 @@ class ByteRate:
         self._begun = clock.now
         self._count = 0
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> int:
         self.count(len(data))
+        return 0
 
     def count(self, size: int) -> None:
         now = self._clock.now

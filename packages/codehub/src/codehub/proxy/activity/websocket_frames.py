@@ -31,7 +31,9 @@ class Scanner(Protocol):
     @property
     def at_boundary(self) -> bool: ...
 
-    def feed(self, data: bytes) -> None: ...
+    def feed(self, data: bytes) -> int:
+        """Return how many frames there were."""
+        ...
 
 
 class FrameScanner:
@@ -50,18 +52,20 @@ class FrameScanner:
     def at_boundary(self) -> bool:
         return not self._skip and not self._partial
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> int:
         at = self._skip
         if at:
             size = len(data)
             if at >= size:
                 self._skip = at - size
-                return
+                return 0
         elif self._partial:
             data = self._partial + data
             self._partial = b""
         size = len(data)
+        frames = 0
         while at < size:
+            frames += 1
             if size - at < 2:
                 self._partial = data[at:]
                 at = size
@@ -96,6 +100,7 @@ class FrameScanner:
                     self._activity.touch()
             at = end
         self._skip = at - size
+        return frames
 
 
 class InflatingScanner:
@@ -141,14 +146,16 @@ class InflatingScanner:
     def at_boundary(self) -> bool:
         return not self._left and not self._header
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> int:
         at = 0
         size = len(data)
+        frames = 0
         while at < size:
             if not self._left:
+                frames += 1
                 data, at, size = self._begin(data, at)
                 if at < 0:
-                    return
+                    break
                 continue
             take = min(self._left, size - at)
             if self._opcode_is_data:
@@ -158,6 +165,7 @@ class InflatingScanner:
             at += take
             if not self._left:
                 self._end_of_frame()
+        return frames
 
     def _begin(self, data: bytes, at: int) -> tuple[bytes, int, int]:
         """Read a frame's header. A negative offset means that it is incomplete."""

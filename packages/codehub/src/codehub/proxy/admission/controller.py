@@ -28,6 +28,7 @@ from codehub.proxy.admission.request_context import (
     is_work,
     must_be_own,
     parameter_of,
+    port_page_without_link,
     read,
     ticket_of,
 )
@@ -37,9 +38,9 @@ from codehub.proxy.admission.targets import Targets
 from codehub.proxy.coarse_clock import CoarseClock
 from codehub.proxy.http1.headers import (
     LINK_NAME,
+    OWN_PARAMETERS,
     OWN_PATH,
     PORT_PATH,
-    TICKET_PARAMETER,
     bearer_token,
 )
 from codehub.proxy.http1.messages import RequestHead
@@ -85,7 +86,7 @@ class AdmissionController:
                 continue
             if own is None and (target[_ID_END : _ID_END + 1] != b"/" or target[:_ID_BEGIN] != _PREFIX):
                 return None
-            if _is_own(target, begin) or TICKET_PARAMETER in target:
+            if _is_own(target, begin) or OWN_PARAMETERS in target:
                 return None
             if admission.host and request.fields.host != admission.host:
                 return None
@@ -171,6 +172,8 @@ class AdmissionController:
             guest = await self._guest(context, seen, failed)
             if guest is not None:
                 return guest
+        elif (address := port_page_without_link(context)) is not None:
+            return Reply(303, headers=((b"Location", address.encode()),))
         way = _route(seen, navigation=context.navigation, with_token=bool(context.token))
         path = context.rest.partition("?")[0].removeprefix(f"{prefix_of(context.workspace_id, context.door)}/")
         if path == pages.STATUS_PATH:
@@ -229,10 +232,17 @@ class AdmissionController:
             return self._answers.page(context, 503, Page.AWAY, retry_after_s=routing.RETRY_AFTER_S)
         by_link = seen.user_id is None
         holder = replace(seen, secret=secret) if by_link else seen
-        return await self._admit(context, holder, failed, rising=False, remember=not by_link)
+        return await self._admit(context, holder, failed, rising=False, remember=not by_link, by_link=by_link)
 
     async def _admit(
-        self, context: RequestContext, seen: AccessSnapshot, failed: Admission | None, *, rising: bool, remember: bool
+        self,
+        context: RequestContext,
+        seen: AccessSnapshot,
+        failed: Admission | None,
+        *,
+        rising: bool,
+        remember: bool,
+        by_link: bool = False,
     ) -> Admission | Reply:
         assert seen.workspace is not None
         target = await self._targets.find(seen.workspace, context.door, again=failed is not None)
@@ -255,6 +265,7 @@ class AdmissionController:
             self._addresses.origin(context.workspace_id, context.door).encode(),
             0.0,
             rising,
+            by_link,
         )
         if remember:
             self._cache.remember(admission)

@@ -41,6 +41,7 @@ class Admission:
     origin: bytes
     fresh_until: float
     rising: bool = False
+    by_link: bool = False  # anybody may have it
     renew_at: float = inf  # the next use after this time triggers a refresh in the background
 
 

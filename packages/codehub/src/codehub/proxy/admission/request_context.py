@@ -9,7 +9,7 @@ from codehub.domain import routing
 from codehub.domain.doors import NO_PORT, Door, Kind, prefix_of, read_host, read_path
 from codehub.domain.ids import is_id
 from codehub.proxy.admission.decision import Admission, Reply, refusal
-from codehub.proxy.http1.headers import TICKET_PARAMETER, bearer_token, wants_upgrade
+from codehub.proxy.http1.headers import LINK_NAME, TICKET_PARAMETER, bearer_token, wants_upgrade
 from codehub.proxy.http1.messages import RequestHead
 
 _SAFE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
@@ -90,3 +90,14 @@ def parameter_of(rest: str, name: str) -> tuple[str, str] | None:
         return None
     others = "&".join(part for part in parts if not part.startswith(name + "="))
     return found[0].removeprefix(name + "="), f"{path}?{others}" if others else path
+
+
+def port_page_without_link(context: RequestContext) -> str | None:
+    """Return the address without the secret of a link: the history, the application and its Referers would keep it.
+
+    None if it is no page of a port, or has none.
+    """
+    if not context.navigation or context.door.kind is not Kind.PORT:
+        return None
+    found = parameter_of(context.rest, LINK_NAME.decode())
+    return None if found is None else found[1]

@@ -15,14 +15,15 @@ from codehub.domain.cookies import cookie_values
 from codehub.domain.doors import is_sibling_port
 from codehub.proxy.admission.decision import Admission, Reply
 from codehub.proxy.connections.exchange import HEAD_TIMEOUT_S, Exchange
+from codehub.proxy.connections.pace import Pace
 from codehub.proxy.connections.tunnel import open_tunnel
 from codehub.proxy.connections.upstream import UpstreamConnection
 from codehub.proxy.http1.framing import ChunkedBody, LengthBody
 from codehub.proxy.http1.header_cache import MAX_REPEATED, REQUEST_LINE, CachedHeaders
 from codehub.proxy.http1.headers import (
+    OWN_PARAMETERS,
     OWN_PATH,
     PORT_PATH,
-    TICKET_PARAMETER,
     request_bytes,
     response_lines,
     split_cookies,
@@ -51,7 +52,8 @@ class ClientConnection(Exchange):
             if warm is None or not self._repeat(data[:cut], warm):
                 self._read_head(data)
         elif self._body is not None and self.upstream is not None:
-            self._forward_body(data)
+            if self._pace is None or not self._pace.holds(data):
+                self._forward_body(data)
         elif self._lingering:
             return
         else:
@@ -78,13 +80,9 @@ class ClientConnection(Exchange):
             return False
         method, target = match.groups()
         prefix = warm.prefix
-        if (
-            not target.startswith(prefix)
-            or TICKET_PARAMETER in target
-            or target.startswith(_NOT_REPEATED, len(prefix))
-        ):
+        if not target.startswith(prefix) or OWN_PARAMETERS in target or target.startswith(_NOT_REPEATED, len(prefix)):
             return False
-        connection = admission.target.pool.take(repeatable=True)
+        connection = admission.target.pool.take(admission.credential, repeatable=True)
         if connection is None:
             return False
         if now > admission.renew_at:
@@ -108,23 +106,19 @@ class ClientConnection(Exchange):
         return True
 
     def _read_head(self, data: bytes) -> None:
+        # RFC 9112 2.2 asks to skip empty lines before a request.
+        begin = 0
+        while data.startswith(b"\r\n", begin):
+            begin += 2
+        data = data[begin:]
         end = data.find(b"\r\n\r\n")
         if end < 0 or end > MAX_HEAD:
-            # RFC 9112 2.2 asks to skip an empty line before a request.
-            if data.startswith(b"\r\n"):
-                data = data.lstrip(b"\r\n") if len(data) <= 8 else data[2:]
             if len(data) > MAX_HEAD:
                 self._refuse(431, f"the head is larger than {MAX_HEAD} bytes: delete the cookies of this site")
                 return
             if not self._buffer and data:
                 self.deadline = self._server.clock.now + HEAD_TIMEOUT_S
             self._buffer = data
-            return
-        if not end:
-            self._read_head(data[4:]) if len(data) > 4 else None
-            return
-        if data.startswith(b"\r\n"):
-            self._read_head(data[2:])
             return
         self._buffer = data[end + 4 :]
         self._block = data[data.find(b"\r\n") : end + 4]
@@ -195,7 +189,7 @@ class ClientConnection(Exchange):
         if not document:  # whether there is an insertion depends on the path, which the cache does not know
             server.warm.keep(self._block, request, admission, self._cookies, self.peer, self._sent)
         self._block = b""
-        connection = target.pool.take(repeatable=self._body is None and request.method in _REPEATABLE)
+        connection = target.pool.take(self.holder, repeatable=self._body is None and request.method in _REPEATABLE)
         if connection is not None:
             self._send(connection)
         else:
@@ -236,6 +230,9 @@ class ClientConnection(Exchange):
         connection.begin(self, request)
         connection.transport.write(self._sent)
         if self._body is not None:
+            if self._admission is not None:
+                budget = self._admission.target.activity.scan_budget
+                self._pace = Pace(budget, self.transport, self.data_received, self._server.loop)
             waiting, self._buffer = self._buffer, b""
             self.deadline = self._server.clock.now + PAUSE_S
             self.transport.resume_reading()
@@ -259,6 +256,9 @@ class ClientConnection(Exchange):
                 self._refuse(error.status, error.message)
             return
         self._flowed()
+        if self._pace is not None and isinstance(body, ChunkedBody):
+            self._pace.charge(body.lines)
+            body.lines = 0
         if end < 0:
             self.deadline = body_deadline(self.deadline, self._server.clock.now, len(data))
             upstream.transport.write(data)

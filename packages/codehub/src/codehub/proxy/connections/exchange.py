@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from codehub.domain.body_pace import PAUSE_S
 from codehub.domain.connection_cap import UNIX_PEER
 from codehub.proxy.admission.decision import Admission, Reply, refusal
+from codehub.proxy.connections.pace import Pace
 from codehub.proxy.connections.upstream import EVENT_STREAM, WRITE_HIGH, UpstreamConnection
 from codehub.proxy.http1.framing import BodyScanner
 from codehub.proxy.http1.headers import allow_origin, response_lines, wants_prefix
@@ -46,6 +47,7 @@ class Exchange(asyncio.Protocol):
         "_ends_upstream",
         "_insertion",
         "_lingering",
+        "_pace",
         "_responded",
         "_retried",
         "_sent",
@@ -84,12 +86,19 @@ class Exchange(asyncio.Protocol):
         self._counts: bool | None = False  # whether this exchange's bytes are activity; None: not determined yet
         self._insertion = b""  # put in front of the response's body if it is an IDE's page
         self._lingering = False
+        self._pace: Pace | None = None  # of chunked bodies
         self._closing = False
         self._ended = False  # the client has finished sending
 
     @property
     def admission(self) -> Admission | None:
         return self._admission
+
+    @property
+    def holder(self) -> object:
+        """Whose requests these are. A link has many holders, so what it opens is for this connection alone."""
+        admission = self._admission
+        return self if admission is None or admission.by_link else admission.credential
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -200,11 +209,12 @@ class Exchange(asyncio.Protocol):
 
     def finish(self, last: bytes) -> None:
         """Complete the response: continue with the next request, or close."""
+        # First, so that a browser that reads slowly does not pause a connection that is somebody else's by now.
+        self.upstream = None
         if last:
             self.transport.write(last)
         request = self.request
         self.request = None
-        self.upstream = None
         self._sent = b""
         if self._body is not None:
             self._linger()
@@ -283,23 +293,29 @@ class Exchange(asyncio.Protocol):
             self.transport.abort()
 
     def hold(self) -> None:
-        self.transport.pause_reading()
+        if self._pace is not None:
+            self._pace.block()
+        else:
+            self.transport.pause_reading()
 
     def go_on(self) -> None:
         if self._body is not None:
             # The workspace was slow, not the client.
             self.deadline = self._server.clock.now + PAUSE_S
-        self.transport.resume_reading()
+        if self._pace is not None:
+            self._pace.unblock()
+        else:
+            self.transport.resume_reading()
 
     def pause_writing(self) -> None:
         self.deadline = self._server.clock.now + STALLED_S
-        if self.upstream is not None:
-            self.upstream.transport.pause_reading()
+        if self.upstream is not None and self.upstream.pace is not None:
+            self.upstream.pace.block()
 
     def resume_writing(self) -> None:
         self.deadline = inf if self._body is None else self._server.clock.now + PAUSE_S
-        if self.upstream is not None:
-            self.upstream.transport.resume_reading()
+        if self.upstream is not None and self.upstream.pace is not None:
+            self.upstream.pace.unblock()
 
     def expire(self) -> None:
         """Handle an expired deadline. Called by the server's sweep."""

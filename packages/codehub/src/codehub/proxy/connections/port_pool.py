@@ -33,7 +33,7 @@ class PortPool(UpstreamPool):
             except BaseException:
                 connected.close()
                 raise
-        create = self._loop.create_unix_connection if upstream.socket_path else self._loop.create_connection
+        create = self.loop.create_unix_connection if upstream.socket_path else self.loop.create_connection
         _, protocol = await create(lambda: UpstreamConnection(self), sock=connected)
         return protocol
 
@@ -41,7 +41,7 @@ class PortPool(UpstreamPool):
         connected = socket.socket(socket.AF_INET6 if ":" in upstream.host else socket.AF_INET, socket.SOCK_STREAM)
         connected.setblocking(False)
         try:
-            await self._loop.sock_connect(connected, (upstream.host, upstream.port))
+            await self.loop.sock_connect(connected, (upstream.host, upstream.port))
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except BaseException:
             connected.close()
@@ -51,14 +51,14 @@ class PortPool(UpstreamPool):
     async def _open(self, connected: socket.socket) -> None:
         assert self.upstream.secret is not None
         name, value = self.upstream.secret
-        await self._loop.sock_sendall(
+        await self.loop.sock_sendall(
             connected,
             f"GET /tcp/{self._port} HTTP/1.1\r\nHost: workspaced\r\n{name}: {value}\r\n"
             "Connection: Upgrade\r\nUpgrade: codehub-stream\r\n\r\n".encode(),
         )
         head = b""
         while b"\r\n\r\n" not in head:
-            data = await self._loop.sock_recv(connected, _LONGEST_HEAD)
+            data = await self.loop.sock_recv(connected, _LONGEST_HEAD)
             if not data or len(head) > _LONGEST_HEAD:
                 raise ConnectionResetError("workspaced closed the connection")
             head += data

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from codehub.proxy.activity.byte_streams import ByteRate
 from codehub.proxy.activity.websocket_frames import FrameScanner, InflatingScanner, Scanner, close_frame
 from codehub.proxy.admission.decision import Admission
+from codehub.proxy.connections.pace import Pace
 from codehub.proxy.connections.splice import BULK, Splice
 from codehub.proxy.connections.upstream import UpstreamConnection
 from codehub.proxy.http1.messages import ResponseHead
@@ -26,13 +27,16 @@ HALF_CLOSED_S: Final = 60.0
 class TunnelSide(asyncio.Protocol):
     """Forwards what one side sends to the other."""
 
-    __slots__ = ("_feed", "_tunnel", "_write", "ended", "gone", "other", "scanner", "transport")
+    __slots__ = ("_feed", "_pace", "_tunnel", "_write", "ended", "gone", "other", "scanner", "transport")
 
     def __init__(self, tunnel: Tunnel, transport: asyncio.Transport, scanner: Scanner | ByteRate | None) -> None:
         self._tunnel = tunnel
         self.transport = transport
         self.scanner = scanner
         self._feed = scanner.feed if scanner is not None else None
+        self._pace = Pace(
+            tunnel.admission.target.activity.scan_budget, transport, self.data_received, asyncio.get_running_loop()
+        )
         self.ended = False  # it has finished sending
         self.gone = False
         self.other: TunnelSide
@@ -42,9 +46,15 @@ class TunnelSide(asyncio.Protocol):
         self._write = other.transport.write
 
     def data_received(self, data: bytes) -> None:
+        if self._pace.holds(data):
+            return
         self._write(data)
+        self.examine(data)
+
+    def examine(self, data: bytes) -> None:
+        """Scan data that was forwarded."""
         if self._feed is not None:
-            self._feed(data)
+            self._pace.charge(self._feed(data))
 
     @property
     def between_frames(self) -> bool:
@@ -60,11 +70,17 @@ class TunnelSide(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        self.other.transport.pause_reading()
+        self.other.block()
 
     def resume_writing(self) -> None:
-        if not self.other.transport.is_closing():
-            self.other.transport.resume_reading()
+        self.other.unblock()
+
+    def block(self) -> None:
+        """Read nothing for now: the other side takes nothing."""
+        self._pace.block()
+
+    def unblock(self) -> None:
+        self._pace.unblock()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.stop_splice()
@@ -214,7 +230,7 @@ def open_tunnel(
     upstream.transport.set_protocol(tunnel.server)
     client.write(to_client)
     if server_scanner is not None and len(to_client) > head_size:
-        server_scanner.feed(to_client[head_size:])
+        tunnel.server.examine(to_client[head_size:])
     if to_server:
         tunnel.client.data_received(to_server)
     client.resume_reading()

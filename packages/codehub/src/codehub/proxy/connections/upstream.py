@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from codehub.adapters.workspace_socket import open_workspace_socket
 from codehub.ports.instances import Upstream
 from codehub.proxy.connections.keepalive import enable_keepalive
+from codehub.proxy.connections.pace import Pace
 from codehub.proxy.http1.framing import BodyScanner, ChunkedBody, EndlessBody, LengthBody
 from codehub.proxy.http1.messages import BadMessage, RequestHead, ResponseHead
 from codehub.proxy.http1.parser import MAX_HEAD, parse_response
@@ -26,6 +27,8 @@ IDLE_S: Final = 4.0
 # A request that must not be repeated uses a connection that was in use recently, or a new one.
 FRESH_S: Final = 1.0
 MAX_IDLE: Final = 64
+# 1xx responses to one request. Real servers send one or two, or one every few seconds of a long operation.
+MAX_INTERIM: Final = 100
 WRITE_HIGH: Final = 256 * 1024
 MAX_ANSWERS: Final = 64  # cached heads per instance
 MAX_KEPT_HEAD: Final = 2048
@@ -39,10 +42,13 @@ class UpstreamConnection(asyncio.Protocol):
         "_body",
         "_decode",
         "_head",
+        "_interim",
         "client",
         "closed",
+        "holder",
         "idle_since",
         "method",
+        "pace",
         "pool",
         "started",
         "transport",
@@ -55,12 +61,15 @@ class UpstreamConnection(asyncio.Protocol):
         self.client: ClientConnection | None = None
         self.method = b""
         self.uses = 0
+        self.holder: object = None  # whose requests it carried
         self.idle_since = 0.0
         self.started = False  # the first byte of the response has arrived
         self.closed = False
         self._head = b""
         self._body: BodyScanner | None = None
         self._decode = False
+        self._interim = 0
+        self.pace: Pace | None = None  # for the client's workspace
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -70,6 +79,11 @@ class UpstreamConnection(asyncio.Protocol):
     def begin(self, client: ClientConnection, request: RequestHead) -> None:
         """Start the next exchange for this client."""
         self.client = client
+        self.holder = client.holder
+        if self.pace is None and client.admission is not None:
+            budget = client.admission.target.activity.scan_budget
+            self.pace = Pace(budget, self.transport, self.data_received, self.pool.loop)
+        self._interim = 0
         self.method = request.method
         self._decode = request.minor == 0
         self.started = False
@@ -80,6 +94,8 @@ class UpstreamConnection(asyncio.Protocol):
         if client is None:
             # Unsolicited data: it must not be treated as the answer to the next request.
             self.abandon()
+            return
+        if self.pace is not None and self.pace.holds(data):
             return
         self.started = True
         body = self._body
@@ -128,6 +144,9 @@ class UpstreamConnection(asyncio.Protocol):
                 return
             if response.status >= 200:
                 break
+            self._interim += 1
+            if self._interim > MAX_INTERIM:
+                raise BadMessage(502, f"the upstream sent more than {MAX_INTERIM} interim responses")
             client.interim(response)
             data = data[end + 4 :]
             if not data:
@@ -154,6 +173,9 @@ class UpstreamConnection(asyncio.Protocol):
     def _read_body(self, client: ClientConnection, body: BodyScanner, data: bytes, at: int, head: bytes) -> None:
         end = body.feed(data, at)
         over = end >= 0
+        if isinstance(body, ChunkedBody) and self.pace is not None:
+            self.pace.charge(body.lines)
+            body.lines = 0
         if isinstance(body, ChunkedBody) and body.decoded:
             piece = b"".join(body.decoded)
             body.decoded.clear()
@@ -228,22 +250,24 @@ class UpstreamPool:
         self.open: set[UpstreamConnection] = set()
         self.answers: dict[bytes, KnownAnswer] = {}  # by the bytes of their heads
         self._idle: list[UpstreamConnection] = []
-        self._loop = loop
+        self.loop = loop
         self._retired = False
 
-    def take(self, *, repeatable: bool) -> UpstreamConnection | None:
-        """Return the most recently used idle connection, unless it may be closing."""
+    def take(self, holder: object, *, repeatable: bool) -> UpstreamConnection | None:
+        """Return the most recently used idle connection of this holder, unless it may be closing.
+
+        Nobody gets a connection that carried the requests of somebody else: a server that does not read a request's body
+        takes the rest of it for the beginning of the next request.
+        """
         idle = self._idle
-        now = self._loop.time()
-        while idle:
-            connection = idle.pop()
-            age = now - connection.idle_since
-            if not connection.closed and age < (IDLE_S if repeatable else FRESH_S):
-                return connection
-            if age < IDLE_S and not connection.closed:
-                idle.append(connection)
+        oldest = self.loop.time() - (IDLE_S if repeatable else FRESH_S)
+        for at in range(len(idle) - 1, -1, -1):
+            connection = idle[at]
+            if connection.idle_since <= oldest:
                 return None
-            connection.abandon()
+            if not connection.closed and (connection.holder is None or connection.holder == holder):
+                del idle[at]
+                return connection
         return None
 
     async def connect(self) -> UpstreamConnection:
@@ -252,11 +276,9 @@ class UpstreamPool:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             if upstream.socket_path:
                 connected = await open_workspace_socket(upstream.socket_path, upstream.uid)
-                _, protocol = await self._loop.create_unix_connection(
-                    lambda: UpstreamConnection(self), sock=connected
-                )
+                _, protocol = await self.loop.create_unix_connection(lambda: UpstreamConnection(self), sock=connected)
             else:
-                _, protocol = await self._loop.create_connection(
+                _, protocol = await self.loop.create_connection(
                     lambda: UpstreamConnection(self), upstream.host, upstream.port
                 )
                 enable_keepalive(protocol.transport.get_extra_info("socket"))
@@ -268,7 +290,7 @@ class UpstreamPool:
         if self._retired or len(self._idle) >= MAX_IDLE:
             connection.abandon()
             return
-        connection.idle_since = self._loop.time()
+        connection.idle_since = self.loop.time()
         self._idle.append(connection)
 
     def keep(self, raw: bytes, head: bytes, response: ResponseHead, method: bytes) -> None:
@@ -297,7 +319,7 @@ class UpstreamPool:
 
     def sweep(self) -> None:
         """Close connections that were idle for too long."""
-        oldest = self._loop.time() - IDLE_S
+        oldest = self.loop.time() - IDLE_S
         while self._idle and self._idle[0].idle_since < oldest:
             self._idle.pop(0).abandon()
 

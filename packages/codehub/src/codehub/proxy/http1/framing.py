@@ -55,10 +55,11 @@ class EndlessBody:
 class ChunkedBody:
     """A chunked body with checked sizes and trailers. `status` is sent if it is malformed.
 
-    With `decode`, the content without its framing collects in `decoded` for the caller to take.
+    With `decode`, the content without its framing collects in `decoded` for the caller to take. `lines` counts what was
+    read beside the content.
     """
 
-    __slots__ = ("_decode", "_left", "_partial", "_state", "_status", "_trailer_bytes", "decoded")
+    __slots__ = ("_decode", "_left", "_partial", "_state", "_status", "_trailer_bytes", "decoded", "lines")
 
     def __init__(self, status: int, *, decode: bool = False) -> None:
         self._status = status
@@ -68,6 +69,7 @@ class ChunkedBody:
         self._partial = b""
         self._trailer_bytes = 0
         self.decoded: list[bytes] = []
+        self.lines = 0
 
     def feed(self, data: bytes, at: int) -> int:
         size = len(data)
@@ -90,6 +92,7 @@ class ChunkedBody:
             line = self._partial + data[at : end + 1] if self._partial else data[at : end + 1]
             self._partial = b""
             at = end + 1
+            self.lines += 1
             self._line(line)
             if self._state == _OVER:
                 return at

@@ -18,6 +18,7 @@ WORKSPACE_COOKIE: Final = b"codehub_ws"
 NONCE_COOKIE: Final = b"codehub_nonce"
 LINK_NAME: Final = b"codehub_link"  # a query parameter, then a cookie: opens a shared port
 TICKET_PARAMETER: Final = b"codehub_ticket"
+OWN_PARAMETERS: Final = b"codehub_"  # how the names of both begin
 OWN_PATH: Final = b"_codehub/"  # below a workspace's address; belongs to the proxy
 PORT_PATH: Final = b"port/"  # below a workspace's address: the pages of its ports
 ALLOW_CREDENTIALS: Final = b"Access-Control-Allow-Credentials: true"

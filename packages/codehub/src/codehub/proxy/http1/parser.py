@@ -86,6 +86,12 @@ _RESPONSE_KINDS: Final[dict[bytes, Kind]] = {
     b"proxy-connection": Kind.DROP,
     b"proxy-authenticate": Kind.DROP,
     b"service-worker-allowed": Kind.DROP,
+    # They hold for a whole host or domain, on which the dashboard and other workspaces are too.
+    b"clear-site-data": Kind.DROP,
+    b"strict-transport-security": Kind.DROP,
+    b"alt-svc": Kind.DROP,
+    b"nel": Kind.DROP,
+    b"report-to": Kind.DROP,
 }
 # A trailer with one of these would change what was decided from the head.
 FORBIDDEN_TRAILERS: Final = frozenset(_REQUEST_KINDS) - {b"accept", b"sec-purpose"} | frozenset(

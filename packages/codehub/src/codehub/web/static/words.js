@@ -22,6 +22,9 @@ export function diskWords(workspace) {
   return `${bytes(workspace.disk_bytes)}${limit} on disk`;
 }
 
+/** "Starts Monday 23 Nov 08:53 Europe/Berlin"; empty if nothing is scheduled, or when the time has passed. */
+export const scheduleWords = (workspace, now) => (workspace.scheduled && Date.parse(workspace.scheduled.at) > now ? workspace.scheduled.text : "");
+
 /** A message of the API as a sentence on a line of its own. */
 export const sentence = (message) => message.charAt(0).toUpperCase() + message.slice(1) + (/[.!?]$/.test(message) ? "" : ".");
 
@@ -41,6 +44,9 @@ export function ago(timestamp, now) {
 
 const CLOCK = new Intl.DateTimeFormat(undefined, {year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit"});
 export const clock = (timestamp) => (timestamp ? CLOCK.format(new Date(timestamp)) : "–");
+
+const HOUR = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit"});
+export const timeOfDay = (timestamp) => HOUR.format(new Date(timestamp));
 
 const TIME = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", second: "2-digit"});
 const DAY = new Intl.DateTimeFormat(undefined, {month: "short", day: "numeric", hour: "2-digit", minute: "2-digit"});

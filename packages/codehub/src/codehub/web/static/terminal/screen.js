@@ -1,6 +1,7 @@
 // xterm.js in the page: its size, colours and keys, and the terminal it shows.
 
 import {attach} from "./attachment.js";
+import {characterWidths} from "./char_width.js";
 
 const THEMES = {
   light: {background: "#ffffff", foreground: "#1b1f27", cursor: "#1b1f27", cursorAccent: "#ffffff", selectionBackground: "#b9c9ff", black: "#1b1f27", red: "#b01824", green: "#0b6b3a", yellow: "#7a4b00", blue: "#2449c8", magenta: "#8b2f97", cyan: "#0f6674", white: "#565e6c", brightBlack: "#565e6c", brightRed: "#c9303c", brightGreen: "#1a7f4b", brightYellow: "#8f6200", brightBlue: "#3b62e0", brightMagenta: "#a13fae", brightCyan: "#157a8a", brightWhite: "#12151b"},
@@ -30,7 +31,10 @@ export async function makeScreen(place, version, say) {
     minimumContrastRatio: 4.5,
     screenReaderMode: false,
     macOptionIsMeta: true,
+    allowProposedApi: true, // for the widths
   });
+  terminal.unicode.register(characterWidths);
+  terminal.unicode.activeVersion = characterWidths.version;
   const fit = new FitAddon();
   terminal.loadAddon(fit);
   terminal.open(place);

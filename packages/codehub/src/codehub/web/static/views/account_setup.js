@@ -4,6 +4,7 @@ import {get, post, put, remove} from "../api.js";
 import {copyButton} from "../copy.js";
 import {ask, formDialog} from "../dialogs.js";
 import {el, field, setText} from "../dom.js";
+import {putIfKnown, state} from "../store.js";
 import {failed, said} from "../toasts.js";
 import {clock} from "../words.js";
 import {table} from "./table.js";
@@ -126,6 +127,7 @@ export function timeZoneForm() {
     try {
       await put("time-zone", {time_zone: zone.value.trim()});
       said("Your time zone was saved.");
+      for (const each of state.workspaces.values()) if (each.scheduled) get(`workspaces/${each.id}`).then(putIfKnown, () => {});
     } catch (error) {
       failed(error, "Time zone");
     }

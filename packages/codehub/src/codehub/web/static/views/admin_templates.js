@@ -1,7 +1,7 @@
 // For admins: the templates, and an editor that checks while the user types.
 
 import {get, post} from "../api.js";
-import {ask as confirm} from "../dialogs.js";
+import {ask as confirm, formDialog} from "../dialogs.js";
 import {el, field, setHidden, setText} from "../dom.js";
 import {failed, said} from "../toasts.js";
 import {bytes, clock, duration} from "../words.js";
@@ -83,6 +83,9 @@ function editor(name) {
   let timer = 0;
   let latest = 0;
   let parameters = [];
+  let names = []; // of the templates in the text
+  let known = 0; // the version that the text is based on
+  const diff = el("pre", {class: "logs", hidden: true, tabindex: "0", "aria-label": "What the version changed"});
 
   function later() {
     clearTimeout(timer);
@@ -113,6 +116,7 @@ function editor(name) {
     save.disabled = found.length > 0;
     setText(fine, found.length ? `${found.length} to fix` : "No mistakes.");
     if (found.length) return preview.replaceChildren(el("p", {class: "hint"}, "The preview is shown when there are no mistakes."));
+    names = items.map((item) => item.name);
     ask(items.flatMap((item) => item.parameters));
     preview.replaceChildren(...items.map(previewOf));
   }
@@ -140,10 +144,14 @@ function editor(name) {
   async function push() {
     save.setAttribute("aria-busy", "true");
     try {
-      const {items} = await post("templates", {source: text.value});
+      const items = await saved();
+      if (!items) return;
       said(items.map((each) => `${each.name}: ${each.new ? `version ${each.version} saved` : "nothing changed"}`).join(", "));
       if (name === null) location.hash = `#/admin/templates/${items[0].name}`;
-      else await loadVersions();
+      else {
+        known = items.find((each) => each.name === name)?.version ?? known;
+        await loadVersions();
+      }
     } catch (error) {
       failed(error, "Save");
       await check();
@@ -152,9 +160,24 @@ function editor(name) {
     }
   }
 
+  /** Saves, unless somebody else saved meanwhile: then asks. Null if the user wants to merge first. */
+  async function saved() {
+    const body = {source: text.value, base: Object.fromEntries(names.map((each) => [each, each === name ? known : 0]))};
+    try {
+      return (await post("templates", body)).items;
+    } catch (error) {
+      if (error.status !== 409) throw error;
+      if (name !== null) known = await loadVersions();
+      const replace = await formDialog({title: "There is a newer version", body: el("p", {}, error.message), yes: "Replace it", cancel: "Merge by hand", danger: true, submit: () => true});
+      if (replace) return (await post("templates", {...body, force: true})).items;
+      if (name !== null) await showDiff(known, diff); // the next save is based on it
+      return null;
+    }
+  }
+
+  /** Returns the newest. */
   async function loadVersions() {
     const {items} = await get(path(name, "/versions"));
-    const diff = el("pre", {class: "logs", hidden: true, tabindex: "0", "aria-label": "What the version changed"});
     const line = (each) =>
       el(
         "li",
@@ -164,6 +187,7 @@ function editor(name) {
       );
     versions.replaceChildren(el("h2", {}, "Versions"), el("ul", {class: "versions"}, items.map(line)), diff);
     setHidden(versions, false);
+    return items[0].version;
   }
 
   async function showDiff(version, diff) {
@@ -178,7 +202,9 @@ function editor(name) {
 
   async function load() {
     try {
-      text.value = name === null ? NEW : (await get(path(name))).source;
+      const found = name === null ? {source: NEW, version: 0} : await get(path(name));
+      text.value = found.source;
+      known = found.version;
       text.disabled = false;
       if (name !== null) await loadVersions();
     } catch (error) {

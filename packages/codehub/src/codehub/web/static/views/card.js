@@ -3,7 +3,7 @@
 import {ACTIONS, allows, isOffered, perform} from "../actions.js";
 import {el, reconcile, setAttribute, setHidden, setText} from "../dom.js";
 import {state} from "../store.js";
-import {describe, diskWords, percent} from "../words.js";
+import {describe, diskWords, percent, scheduleWords} from "../words.js";
 import {setupLine} from "./setup.js";
 
 /** The buttons of `names`, shown if the workspace's state allows them. */
@@ -96,6 +96,7 @@ function card(first) {
   const setup = setupLine(() => workspace);
   const description = el("p", {class: "quiet clamp"});
   const disk = el("p", {class: "quiet disk", hidden: true});
+  const schedule = el("p", {class: "quiet schedule", hidden: true});
   const ways = openers(first.id);
   const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover", "continue", "update"], () => workspace, title);
   const node = el(
@@ -105,6 +106,7 @@ function card(first) {
     description,
     status.nodes,
     disk,
+    schedule,
     setup.nodes,
     el("div", {class: "row actions"}, ways.nodes, setup.buttons, buttons.nodes),
   );
@@ -119,6 +121,8 @@ function card(first) {
       status.update(next);
       setText(disk, diskWords(next));
       setHidden(disk, !disk.textContent);
+      setText(schedule, scheduleWords(next, Date.now()));
+      setHidden(schedule, !schedule.textContent);
       setup.update(next);
       buttons.update(next);
     },

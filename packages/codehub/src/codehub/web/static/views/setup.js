@@ -6,6 +6,7 @@ import {el, setHidden, setProse, setText} from "../dom.js";
 import * as store from "../store.js";
 import {state} from "../store.js";
 import {failed} from "../toasts.js";
+import {timeOfDay} from "../words.js";
 import {repositoryFields} from "./repository.js";
 
 const MARKS = {done: "good", failed: "bad", running: "busy", pending: "calm", skipped: "calm"};
@@ -15,15 +16,18 @@ export function setupLine(current) {
   const text = el("p", {class: "setup quiet", hidden: true});
   const bar = el("progress", {max: 100, "aria-label": "Progress of the setup", hidden: true});
   const retry = el("button", {type: "button", hidden: true, onclick: () => again(current(), retry)}, "Try again");
+  const skip = el("button", {type: "button", hidden: true, onclick: () => skipStep(current(), skip)}, "Skip this step");
   const change = el("button", {type: "button", hidden: true, onclick: () => changeRepository(current())}, "Change repository");
   return {
     nodes: [text, bar],
-    buttons: [retry, change],
+    buttons: [skip, retry, change],
     update(workspace) {
       const setup = workspace.phase === "RUNNING" || workspace.operation === "STARTING" ? workspace.setup : null;
       const shown = setup && (setup.text || setup.state === "running");
       setHidden(text, !shown);
-      setProse(text, setup?.text ?? "");
+      const slow = setup && slowStep(setup, Date.now());
+      setProse(text, [setup?.text, slow?.stops_at && `It is stopped at ${timeOfDay(slow.stops_at)} if it still runs; the next steps wait for it.`].filter(Boolean).join(". "));
+      setHidden(skip, !slow || workspace.phase !== "RUNNING");
       text.classList.toggle("todo", setup?.state === "failed");
       setHidden(bar, setup?.state !== "running" || !setup.text);
       if (setup?.percent == null) bar.removeAttribute("value");
@@ -33,6 +37,23 @@ export function setupLine(current) {
       setHidden(change, retry.hidden || !setup.may_change_repo || workspace.owner !== state.user?.username);
     },
   };
+}
+
+// A step that ends soon needs no button, which would only flash.
+const SLOW_MS = 10_000;
+const slowStep = (setup, now) => setup.steps.find((each) => each.may_skip && each.started_at && now - Date.parse(each.started_at) > SLOW_MS);
+
+async function skipStep(workspace, button) {
+  const step = slowStep(workspace.setup, Date.now());
+  if (!step || button.hasAttribute("aria-busy")) return;
+  button.setAttribute("aria-busy", "true");
+  try {
+    await post(`workspaces/${workspace.id}:skip-setup`, {step: step.id});
+  } catch (error) {
+    failed(error, `${step.title} of ${workspace.name}`);
+  } finally {
+    button.removeAttribute("aria-busy");
+  }
 }
 
 async function again(workspace, button) {

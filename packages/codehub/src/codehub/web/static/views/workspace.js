@@ -5,7 +5,7 @@ import {get} from "../api.js";
 import {el, setAttribute, setHidden, setText} from "../dom.js";
 import * as store from "../store.js";
 import {state} from "../store.js";
-import {bytes, clock, conditionWords, diskWords} from "../words.js";
+import {bytes, clock, conditionWords, diskWords, scheduleWords} from "../words.js";
 import {actionButtons, openers, statusBlock} from "./card.js";
 import {filesPage} from "./doors/files.js";
 import {portsPage} from "./doors/ports.js";
@@ -168,6 +168,7 @@ export function workspaceView(query, id, door) {
   }
 
   async function measure() {
+    if (workspace) setup.update(workspace); // it depends on the time
     if (document.hidden || workspace?.phase !== "RUNNING") return setHidden(usage, true);
     try {
       const used = await get(`workspaces/${id}/usage`);
@@ -212,6 +213,7 @@ function factsOf(ws) {
     ["Profile", ws.image_ref],
     ...(ws.template ? [["Template", templateWords(ws.template)]] : []),
     ...(ws.repo ? [["Repository", ws.repo.ref ? `${ws.repo.url} (${ws.repo.ref})` : ws.repo.url]] : []),
+    ...(scheduleWords(ws, Date.now()) ? [["Schedule", scheduleWords(ws, Date.now())]] : []),
     ["Size", diskWords(ws) || "not measured"],
     ["Owner", ws.owner],
     ["Created", clock(ws.created_at)],

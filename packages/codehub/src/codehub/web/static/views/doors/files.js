@@ -17,6 +17,8 @@ const readable = (encoded) => {
     return encoded;
   }
 };
+const byName = new Intl.Collator();
+const ROWS = 500; // a table of ten thousand rows takes a browser many seconds
 const apiPath = (id, path) => fileAddress(id, path).slice("/api/v1/".length);
 
 export function filesPage({id, query}) {
@@ -26,7 +28,9 @@ export function filesPage({id, query}) {
   const uploadButton = el("button", {type: "button", class: "primary", onclick: () => chooser.click()}, "Upload files");
   const folderButton = el("button", {type: "button", onclick: () => fetchOne(folder, `${readable(folder.split("/").pop()) || "home"}.tar`)}, "Download folder");
   const body = el("tbody");
-  const note = el("p", {class: "quiet", hidden: true});
+  let hidden = []; // listed, but not in the table yet
+  let next = ""; // where the list goes on
+  const more = el("button", {type: "button", hidden: true, onclick: showMore}, "Show more");
   const transfers = el("ul", {class: "transfers", "aria-label": "Transfers"});
   const area = el(
     "section",
@@ -38,7 +42,7 @@ export function filesPage({id, query}) {
       {class: "scroll", tabindex: "0", role: "region", "aria-label": "Files"},
       el("table", {class: "files"}, el("thead", {}, el("tr", {}, ["Name", "Size", "Modified", "Actions"].map((text) => el("th", {scope: "col"}, text)))), body),
     ),
-    note,
+    more,
     el("p", {class: "hint"}, "Drop files or folders here to upload them. For many gigabytes, use ", el("code", {}, "codehub ws cp"), "."),
   );
 
@@ -141,15 +145,39 @@ export function filesPage({id, query}) {
   async function show(path) {
     folder = path;
     showCrumbs();
+    hidden = [];
+    next = "";
     try {
-      const {items, truncated} = await get(`${apiPath(id, path)}?list=1&wake=0`);
-      items.sort((a, b) => Number(b.type === "directory") - Number(a.type === "directory") || a.path.localeCompare(b.path));
-      body.replaceChildren(...(items.length ? items.map(row) : [el("tr", {}, el("td", {colspan: 4, class: "quiet"}, "This folder is empty."))]));
-      setText(note, truncated ? "There is more than can be shown here." : "");
+      await list();
+      body.replaceChildren(...(hidden.length ? [] : [el("tr", {}, el("td", {colspan: 4, class: "quiet"}, "This folder is empty."))]));
+      showRows();
     } catch (error) {
       body.replaceChildren(el("tr", {}, el("td", {colspan: 4}, error.message)));
+      setHidden(more, true);
     }
-    setHidden(note, !note.textContent);
+  }
+
+  async function list() {
+    const found = await get(`${apiPath(id, folder)}?list=1&wake=0${next ? `&after=${encodeURIComponent(next)}` : ""}`);
+    next = found.next ?? "";
+    hidden = found.items.sort((a, b) => Number(b.type === "directory") - Number(a.type === "directory") || byName.compare(a.path, b.path));
+  }
+
+  function showRows() {
+    body.append(...hidden.splice(0, ROWS).map(row));
+    setHidden(more, !hidden.length && !next);
+  }
+
+  async function showMore() {
+    const shown = body.children.length;
+    try {
+      if (!hidden.length) await list();
+      showRows();
+      // The keyboard goes on where the new rows begin.
+      body.children[shown]?.querySelector("a, button")?.focus();
+    } catch (error) {
+      failed(error, "Show more");
+    }
   }
 
   return {node: area, begin: () => show(folder)};

@@ -1,17 +1,16 @@
-"""Creates the dependencies of the API, the proxy and the coordinator from the open adapters."""
+"""`codehub serve coordinator`: one of the coordinators, of which one leads."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
 import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import cache
+from collections.abc import Mapping
+
+import click
 
 from codehub.adapters.build_files import WorkspacedFiles
-from codehub.adapters.git_remote import GitRemote
-from codehub.adapters.ide.xterm import XtermInstall
 from codehub.adapters.postgres.control_disk import PostgresDiskStore
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.control_leader import PostgresElection
@@ -23,11 +22,12 @@ from codehub.adapters.postgres.dev_images import PostgresDevImageStore
 from codehub.adapters.registry.features import RegistryFeatures
 from codehub.adapters.registry.http import RegistryHttp
 from codehub.adapters.registry.logins import RegistryLogins
-from codehub.adapters.secret_box import SecretBox, open_box
 from codehub.adapters.setup_channel import WorkspacedLinks
 from codehub.adapters.system_clock import SystemClock
 from codehub.adapters.upstream_activity import UpstreamActivity
-from codehub.api.config import ApiDeps, api_config
+from codehub.cli.serve.part import part_settings, run_part
+from codehub.cli.serve.user_secrets import git_ca_of, secret_box
+from codehub.control.coordinator import run_coordinator
 from codehub.control.deps import (
     ControllerSettings,
     CoordinatorDeps,
@@ -44,54 +44,27 @@ from codehub.domain.images import parse_image
 from codehub.domain.limits import RunningLimits
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile, Catalog, Runs
-from codehub.ports.archives import ArchiveReceipts
 from codehub.ports.instances import Instances
-from codehub.proxy.run import ProxyDeps
 from codehub.services.setup_desk import PostgresSetupDesk
-from codehub.services.workspaces import BackendChoice
 from codehub.settings import Settings
-from codehub.wiring import World, new_id
-
-_NO_SECOND_USER = (
-    "workspaces cannot be kept apart on this machine (`codehub doctor` says why): install bubblewrap and slirp4netns, or "
-    "use CODEHUB_RUNTIME=docker, before adding a second user"
-)
+from codehub.wiring import World, new_id, open_world
 
 
-def api_deps(world: World, receipts: ArchiveReceipts | None = None) -> ApiDeps:
-    """`receipts` replaces the store for an API that may not read it."""
-    backends = world.backends
+@click.command()
+def coordinator() -> None:
+    """Run a coordinator. One leads, the others stand by.
 
-    async def choose() -> BackendChoice:
-        chosen = backends.instances[backends.instance_backend]
-        return BackendChoice(chosen.name, backends.storage_backend, chosen.runs)
-
-    return ApiDeps(
-        database=world.database,
-        bus=world.bus,
-        config=replace(
-            api_config(world.settings),
-            folder_addresses={name: profile.folder_address for name, profile in world.catalog.profiles.items()},
-        ),
-        instances=backends.instances,
-        archives=receipts or backends.archives,
-        choose_backends=choose,
-        profiles=world.catalog.profiles,
-        secret_box=secret_box(world.settings),
-        git_remote=GitRemote(world.settings.instance_networks, git_ca_of(world.settings)),
-        terminal_program=XtermInstall(world.settings.data_dir / "ide"),
-        second_user_refused=lambda: None if backends.isolates_users() else _NO_SECOND_USER,
-    )
+    \b
+    Example:
+      env $(codehub env) codehub serve coordinator    a second one in addition to `codehub up`
+    """
+    run_part(_serve(part_settings()))
 
 
-def proxy_deps(world: World) -> ProxyDeps:
-    return ProxyDeps(
-        database=world.database,
-        activity=world.activity,
-        instances=world.backends.instances,
-        catalog=world.catalog,
-        now=SystemClock().now,
-    )
+async def _serve(settings: Settings) -> None:
+    async with open_world(settings, name="coordinator") as world:
+        await asyncio.to_thread(world.backends.record_isolation)
+        await run_coordinator(coordinator_settings(settings), coordinator_deps(world))
 
 
 def coordinator_deps(world: World) -> CoordinatorDeps:
@@ -154,21 +127,8 @@ def setup_desk(world: World) -> PostgresSetupDesk:
         runs,
         git_ca_of(settings),
         settings.partial_clone_bytes,
+        settings.setup_timeout_s,
     )
-
-
-def secret_box(settings: Settings) -> Callable[[], SecretBox]:
-    """Open the secret box on first use: an installation without secrets needs no key."""
-    return cache(lambda: open_box(settings.secrets_key, settings.data_dir, settings.secrets_key_file))
-
-
-def git_ca_of(settings: Settings) -> str:
-    if settings.git_ca_file is None:
-        return ""
-    try:
-        return settings.git_ca_file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"CODEHUB_GIT_CA_FILE: {settings.git_ca_file} cannot be read: {error}") from error
 
 
 def registry_tls(settings: Settings) -> ssl.SSLContext | None:
