@@ -137,9 +137,16 @@ def _report(fd: int, number: int, text: str) -> None:
 
 
 def _hold(launch: Launch, report_w: int, master: int, slave: int, listener: socket.socket | None) -> NoReturn:
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+    stopping = False
+
+    def note_stop(number: int, frame: object) -> None:
+        nonlocal stopping
+        stopping = True
+
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, note_stop)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     kept = sorted(fd for fd in (report_w, master, slave, listener.fileno() if listener else -1) if fd >= 0)
     _close_others(kept)
@@ -166,9 +173,12 @@ def _hold(launch: Launch, report_w: int, master: int, slave: int, listener: sock
     os.write(report_w, failed or json.dumps({"pid": child}).encode())
     os.close(report_w)
     status = _wait(child, listener, master)
-    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
-    _write_exit(launch.folder, json.dumps({"exit_code": code}))
-    os.rename(os.path.join(launch.folder, _EXIT), os.path.join(launch.folder, "exit"))
+    # A workspace that is stopped signals its processes, parents first. A command that ends by that has no exit code of its
+    # own, so none is recorded: its caller sees the connection end, on every runtime.
+    if not (stopping and os.WIFSIGNALED(status)):
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+        _write_exit(launch.folder, json.dumps({"exit_code": code}))
+        os.rename(os.path.join(launch.folder, _EXIT), os.path.join(launch.folder, "exit"))
     with contextlib.suppress(OSError):
         os.unlink(os.path.join(launch.folder, "pty"))
     os._exit(0)

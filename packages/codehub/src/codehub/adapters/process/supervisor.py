@@ -33,7 +33,7 @@ def start_ticks(pid: int) -> int:
 
 
 def descendants(root: int) -> list[tuple[int, str]]:
-    """Return (pid, name) of all descendants of a process."""
+    """Return (pid, name) of all descendants of a process, each after its parent."""
     children: dict[int, list[tuple[int, str]]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
