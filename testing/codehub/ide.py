@@ -19,12 +19,16 @@ def installed_code_server() -> Path:
     return CodeServerInstall(IDE_DIR).ensure(_tell)
 
 
-def put_xterm(data_dir: Path) -> None:
-    """Put xterm.js into a CodeHub's data directory, as its first terminal would install it."""
+def put_tools(data_dir: Path) -> None:
+    """Put xterm.js and pip into a CodeHub's data directory, as its first terminal and workspace would install them."""
     source = XtermInstall(IDE_DIR).ensure()
     target = XtermInstall(data_dir / "ide")
     if not target.installed:
         shutil.copytree(source, target.home)
+    pip = Toolchain(IDE_DIR).ensure_pip()
+    assert pip is not None, "pip could not be installed"
+    if not (data_dir / "ide" / pip.name).exists():
+        shutil.copytree(pip, data_dir / "ide" / pip.name)
 
 
 def _tell(progress: Progress) -> None:
