@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from codehub.adapters.kubernetes.client import ApiClient
+from codehub.adapters.kubernetes.errors import Expired
 from codehub.adapters.kubernetes.objects import INSTALLATION, WORKSPACE, Claim, decode_claim
 from codehub.adapters.kubernetes.watch import Informer
 from codehub.domain.errors import BackendDown
@@ -50,6 +51,47 @@ def added(number: int) -> bytes:
     labels = {INSTALLATION: "i", WORKSPACE: f"w{number}"}
     meta = {"name": f"c{number}", "uid": f"u{number}", "resourceVersion": str(number + 1), "labels": labels}
     return json.dumps({"type": "ADDED", "object": {"metadata": meta}}).encode() + b"\n"
+
+
+class Forgetting(CutConnections):
+    """An API server that has forgotten the version of its own list when the watch begins, `_CUTS` times."""
+
+    def __init__(self, *, at_once: bool) -> None:
+        super().__init__(with_event=True)
+        self._at_once = at_once
+
+    async def _events(self, number: int) -> AsyncIterator[bytes]:
+        if number > _CUTS:
+            yield added(number)
+            await asyncio.Event().wait()
+        if self._at_once:
+            raise Expired("too old resource version")
+        status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+        yield json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_server_that_forgets_what_it_just_listed_is_unknown_and_is_not_listed_without_a_pause(
+    at_once: bool,
+) -> None:
+    """By its status, or by an event of a watch that was accepted."""
+    server = Forgetting(at_once=at_once)
+    informer: Informer[Claim] = Informer(cast(ApiClient, server), "/claims", decode_claim, "", lambda: 0.0)
+    said = set()
+    try:
+        async with asyncio.timeout(120):
+            while not informer.known_of(f"w{_CUTS + 1}"):
+                try:
+                    await informer.objects()
+                except BackendDown as error:
+                    said.add(str(error))
+                await asyncio.sleep(0.001)
+        assert len(said) == 1, "the first time costs a list, and no doubt"
+        assert "too old resource version" in said.pop()
+        assert informer.lists == _CUTS + 1
+        await informer.objects()
+    finally:
+        await informer.close()
 
 
 @pytest.mark.parametrize("with_event", [True, False])

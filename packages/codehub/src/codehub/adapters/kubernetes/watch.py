@@ -67,6 +67,7 @@ class Informer(Generic[T]):
         self._listeners: set[asyncio.Queue[str | None]] = set()
         self._version = ""
         self._failures = 0  # since a connection last worked
+        self._expirations = 0  # likewise
         self.lists = 0  # number of full lists; steady state adds none
         self.events = 0
 
@@ -156,8 +157,13 @@ class Informer(Generic[T]):
                     self._failures = 0
                 await self._watch()
                 self._failures = 0
-            except Expired:
+            except Expired as error:
                 self._version = ""  # our version is too old: list again
+                self._expirations += 1
+                if self._expirations > 1:
+                    # Even the version of a new list is too old: lists without a pause would be load without an end.
+                    self._failures = self._expirations
+                    await self._fail(BackendDown(f"the Kubernetes API server forgets faster than it lists: {error}"))
             except CodeHubError as error:
                 self._failures += 1
                 await self._fail(error if isinstance(error, BackendDown) else BackendDown(str(error)))
@@ -222,10 +228,10 @@ class Informer(Generic[T]):
             try:
                 async for line in lines(pieces):
                     await self._event(json.loads(line))
-                    self._failures = 0
+                    self._failures = self._expirations = 0
             finally:
                 if asyncio.get_running_loop().time() - connected >= _STEADY_S:
-                    self._failures = 0
+                    self._failures = self._expirations = 0
 
     async def _event(self, event: Mapping[str, Any]) -> None:
         kind, item = event.get("type"), event.get("object") or {}
