@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from codehub.adapters.kubernetes import watch
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.errors import Expired
 from codehub.adapters.kubernetes.objects import INSTALLATION, WORKSPACE, Claim, decode_claim
@@ -90,6 +91,33 @@ async def test_a_server_that_forgets_what_it_just_listed_is_unknown_and_is_not_l
         assert "too old resource version" in said.pop()
         assert informer.lists == _CUTS + 1
         await informer.objects()
+    finally:
+        await informer.close()
+
+
+class Restored(CutConnections):
+    """An API server whose etcd was restored: it lists other objects, and is silent until it reaches the old version."""
+
+    async def list_all(self, path: str, params: Mapping[str, str]) -> tuple[list[dict[str, Any]], str]:
+        listed = [json.loads(added(_CUTS + 1))["object"]] if self.watches else []
+        return listed, "1" if self.watches else "1000"
+
+    async def _events(self, number: int) -> AsyncIterator[bytes]:
+        await asyncio.sleep(2 * watch._SILENCE_S)
+        raise BackendDown("no answer in time")
+        yield b""
+
+
+async def test_a_version_that_the_server_never_reaches_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "_SILENCE_S", 0.01)
+    server = Restored(with_event=False)
+    informer: Informer[Claim] = Informer(cast(ApiClient, server), "/claims", decode_claim, "", lambda: 0.0)
+    try:
+        assert await informer.of(f"w{_CUTS + 1}") == []
+        async with asyncio.timeout(120):
+            while not informer.known_of(f"w{_CUTS + 1}"):
+                await asyncio.sleep(0.001)
+        assert server.watches >= 2, "a dead connection alone is resumed"
     finally:
         await informer.close()
 
