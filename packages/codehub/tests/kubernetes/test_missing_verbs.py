@@ -17,9 +17,10 @@ from codehub.adapters.kubernetes.instances import KubernetesInstances
 from codehub.adapters.kubernetes.preflight import PERMISSIONS, check_cluster, unmet_needs
 from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import BackendDown, CodeHubError
+from codehub.domain.model import HomeCtx
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import ignore_progress, no_fence
-from codehub.ports.homes import HomeCtx, HomeKey
+from codehub.ports.homes import HomeKey
 from codehub.ports.instances import InstanceSpec
 from testing.codehub.contracts.homes import FILES, key
 from testing.codehub.kubernetes import IMAGE, SMALL, Node, PvcWorld, admin_client, pvc_world
