@@ -27,7 +27,7 @@ def account_token(node: Node, namespace: str, without: str = "", verb: str = "")
     rules = [
         rule if rule["resources"] != [without] else {**rule, "verbs": [one for one in rule["verbs"] if one != verb]}
         for rule in role["rules"]
-        if verb or rule["resources"] != [without]
+        if rule["resources"] != [without] or (verb and rule["verbs"] != [verb])
     ]
     assert (rules != role["rules"]) == bool(without)
     name = "-".join(filter(None, ("without", verb, without.replace("/", "-")))) if without else "codehub"

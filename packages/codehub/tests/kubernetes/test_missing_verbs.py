@@ -57,7 +57,7 @@ async def start(instances: KubernetesInstances, world: PvcWorld, home: HomeKey) 
 async def before(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Before]:
     store = Store((tmp_path / "archives").as_uri())
     world, instances = pvc_world(cluster, store), KubernetesInstances(cluster, SMALL)
-    found = Before(key(), key(), HomeCtx("inc-1"))
+    found = Before(key(1), key(2), HomeCtx("inc-1"))
     for home in (found.running, found.asleep):
         await world.homes.provision(home, "inc-1", no_fence)
         await world.write(home, FILES)
@@ -68,7 +68,7 @@ async def before(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Before]:
 
 async def live(cluster: Cluster, world: PvcWorld, before: Before) -> None:
     """Everything that a workspace lives through: watched, created, started, read, archived, deleted."""
-    instances, new = KubernetesInstances(cluster, SMALL), key()
+    instances, new = KubernetesInstances(cluster, SMALL), key(3)
     await instances.list_all()
     await world.homes.list_all()
     ctx = await world.homes.provision(new, "inc-1", no_fence)
