@@ -66,7 +66,7 @@ async def test_an_engine_killed_while_a_volume_is_copied_loses_nothing(
     with pytest.raises(BackendDown):
         await homes.restore(key(), receipt.archive_key, "inc-2", ignore_progress, no_fence)
     docker_engine.start()
-    assert (await homes.status(key())).state is not HomeState.WHOLE
+    assert (await homes.status(key())).state is not HomeState.COMPLETE
     ctx = await homes.restore(key(), receipt.archive_key, "inc-3", ignore_progress, no_fence)
     assert differences(before, fingerprint(files, exact=False)) == []
     assert [place.op_id async for place in ObjectArchives(store).list_places()] == ["op-1"]
@@ -122,7 +122,7 @@ async def test_an_engine_without_room_says_so_and_keeps_no_half_of_a_home(
         assert (await homes.status(key())).state is HomeState.ABSENT
         filler.unlink()
         await homes.restore(key(), small.archive_key, "inc-4", ignore_progress, no_fence)
-        assert (await homes.status(key())).state is HomeState.WHOLE
+        assert (await homes.status(key())).state is HomeState.COMPLETE
         await homes.purge(key(), no_fence)
     finally:
         await engine.close()

@@ -25,8 +25,8 @@ from codehub.adapters.kubernetes.diagnosis import (
 )
 from codehub.adapters.kubernetes.errors import Expired, Forbidden, InvalidObject, Refusal, to_error
 from codehub.adapters.kubernetes.manifests import (
+    COMPLETE,
     COMPLETED_AT,
-    WHOLE,
     InstancePod,
     PodOptions,
     TransferJob,
@@ -176,7 +176,7 @@ def test_a_node_is_out_of_service_by_its_taint() -> None:
     assert decode_node({}).ready == "Unknown"
 
 
-def test_the_newest_warning_is_told_with_what_to_do() -> None:
+def test_the_newest_warning_is_shown_with_what_to_do() -> None:
     events = [
         {"type": "Normal", "reason": "Pulled", "lastTimestamp": "9"},
         {"type": "Warning", "reason": "FailedMount", "message": "timed out", "lastTimestamp": "2"},
@@ -243,7 +243,7 @@ def test_a_missing_permission_and_an_admission_rule_are_told_apart() -> None:
 
 
 @given(st.binary(max_size=200), st.integers(400, 599))
-def test_any_answer_is_a_refusal_that_can_be_told(raw: bytes, code: int) -> None:
+def test_any_answer_is_a_refusal_with_a_message(raw: bytes, code: int) -> None:
     assert str(to_error(Refusal.parse(code, raw), "do it"))
 
 
@@ -327,7 +327,7 @@ def test_an_instance_on_a_lost_node_is_unknown_with_the_reason_and_nothing_is_de
 
 
 def claim(uid: str, second: int, version: str | None, *, deleting: bool = False) -> Claim:
-    annotations = {WHOLE: "true"} | ({} if version is None else {COMPLETED_AT: version})
+    annotations = {COMPLETE: "true"} | ({} if version is None else {COMPLETED_AT: version})
     created = f"2026-11-17T16:00:{second:02}Z"
     return Claim(Meta("c", "n", uid, "99", created, deleting=deleting, annotations=annotations))
 
