@@ -93,6 +93,9 @@ def test_a_proxy_that_a_mesh_adds_does_not_keep_a_workspace_alive_whose_ide_has_
     assert beside_proxy({"running": {}}).is_running
     native = decode_pod({"status": {"phase": "Running", "initContainerStatuses": [proxy]}})
     assert not native.is_running, "a native sidecar alone is no IDE"
+    killed = {"name": "mesh-proxy", "state": {"terminated": {"exitCode": 137}}}
+    both_ended = beside_proxy({"terminated": {"exitCode": 3}}, phase="Failed", initContainerStatuses=[killed])
+    assert outlook(both_ended) == Started(), "it is not the sidecar that failed the start"
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"])
@@ -140,6 +143,12 @@ def test_why_a_pod_ended() -> None:
     said = exit_reason(evicted)
     assert said is not None
     assert said.startswith("Evicted: The node was low on resource: memory.; raise its memory request")
+    preempted = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "m"}
+    assert exit_reason(pod("Failed", {"terminated": {"exitCode": 137}}, conditions=[preempted])) == (
+        "PreemptionByScheduler: m"
+    )
+    not_after_all = {**preempted, "status": "False"}
+    assert exit_reason(pod("Failed", {"terminated": {"exitCode": 3}}, conditions=[not_after_all])) == "ExitCode:3"
 
 
 def test_a_running_pod_that_is_not_ready_is_on_a_node_that_does_not_answer() -> None:
@@ -194,6 +203,9 @@ def test_the_newest_warning_is_shown_with_what_to_do() -> None:
         (500, "", "boom", BackendDown),
         (503, "", "", BackendDown),
         (418, "", "teapot", Transient),
+        (422, "Invalid", "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", Forbidden),
+        (400, "BadRequest", 'admission webhook "w" denied the request: no', Forbidden),
+        (500, "InternalError", 'failed calling webhook "w": the request denied the request', BackendDown),
     ],
 )
 def test_a_refusal_becomes_the_error_that_asks_for_the_right_reaction(
