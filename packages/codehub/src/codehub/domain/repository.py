@@ -118,8 +118,13 @@ def _parse_full(text: str) -> RepositoryUrl:
         raise Invalid("the URL's user name is not one for SSH")
     if parts.query or parts.fragment:
         raise Invalid("a repository's URL has no '?' and no '#'")
-    authority = bare if port in (None, _DEFAULT_PORTS[parts.scheme]) else f"{bare}:{port}"
+    authority = canonical_host(parts.scheme, bare if port is None else f"{bare}:{port}")
     return RepositoryUrl(parts.scheme, authority, text, _name_of(parts.path))
+
+
+def canonical_host(scheme: str, host: str) -> str:
+    """Return the host in lower case, with its port unless it is the scheme's default. Git asks for it as a URL has it."""
+    return host.lower().removesuffix(f":{_DEFAULT_PORTS.get(scheme, '')}")
 
 
 def _name_of(path: str) -> str:

@@ -19,6 +19,7 @@ from codehub.domain.devcontainer import Command, DevContainer, parse_devcontaine
 from codehub.domain.errors import Denied, Invalid
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import Runs
+from codehub.domain.repository import canonical_host
 from codehub.domain.setup import SetupState
 from codehub.domain.user_secrets import SecretKind
 from codehub.ports.setup import Linkable, Message
@@ -108,7 +109,8 @@ class PostgresSetupDesk:
                 raise Invalid("this CodeHub does not know what the workspace asks for")
 
     async def _credential(self, owner_user_id: str, question: Message) -> Message:
-        scheme, host = str(question.get("protocol", "")), str(question.get("host", "")).lower()
+        scheme = str(question.get("protocol", ""))
+        host = canonical_host(scheme, str(question.get("host", "")))
         async with self.database.transaction() as tx:
             found = await user_setup.sealed_credential(tx, owner_user_id, scheme, host)
         if found is None:

@@ -78,6 +78,16 @@ def test_push_works_after_sleep_archive_and_restore_and_the_token_is_nowhere(
     assert TOKEN not in made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
 
 
+def test_a_url_with_the_default_port_uses_the_credential_of_its_host(
+    shop: Repositories, git_server: GitServer, credential: str
+) -> None:
+    git_server.make("private/port", {"README.md": "x\n"})
+    url = f"https://{git_server.address}:443/private/port.git"
+    made = shop.create("port", repo={"url": url})
+    assert made.settled()["state"] == "done", made.setup()
+    assert "HEAD" in made.sh(f"git ls-remote {url}")
+
+
 def test_a_removed_credential_ends_access_at_once(shop: Repositories, git_server: GitServer, credential: str) -> None:
     git_server.make("private/ended", {"README.md": "x\n"})
     made = shop.create("ended", repo={"url": git_server.url("private/ended")})
