@@ -1,7 +1,7 @@
 """Messages and answers for linked workspaces. Secrets are decrypted only here, and for `git ls-remote`.
 
-Every request is checked against the row: the instance must still belong to its owner, so a removed credential or a
-transferred workspace is rejected immediately.
+Every request is checked against the row: the instance must still belong to its owner, who must not be disabled, so a
+removed credential or a transferred workspace is rejected immediately.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from codehub.ports.setup import Linkable, Message
 from codehub.services import git_keys
 
 _LONGEST_SIGNED = 256 << 10
+_FOR_ENABLED_OWNERS = ("credential", "ssh-identities", "ssh-sign")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,9 @@ class PostgresSetupDesk:
             workspace = await setup_links.workspace(tx, workspace_id)
             if workspace is None or workspace.owner_user_id != owner_user_id:
                 return None
-            sealed = await user_setup.sealed_secrets(tx, owner_user_id)
-            credentials = await user_setup.credentials(tx, owner_user_id)
+            withheld = await user_setup.is_withheld(tx, owner_user_id)
+            sealed = [] if withheld else await user_setup.sealed_secrets(tx, owner_user_id)
+            credentials = [] if withheld else await user_setup.credentials(tx, owner_user_id)
             url, ref = await user_setup.dotfiles(tx, owner_user_id)
         opened = {
             secret: self.box().open(value, secret_context(owner_user_id, secret.name)) for secret, value in sealed
@@ -94,7 +96,10 @@ class PostgresSetupDesk:
         async with self.database.transaction() as tx:
             if not await setup_links.is_bound(tx, workspace_id, instance, owner_user_id):
                 raise Denied("this workspace has another owner now: stop and start it")
-        match question.get("ask"):
+            kind = question.get("ask")
+            if kind in _FOR_ENABLED_OWNERS and await user_setup.is_withheld(tx, owner_user_id):
+                raise Denied("the account of this workspace's owner is disabled")
+        match kind:
             case "credential":
                 return await self._credential(owner_user_id, question)
             case "ssh-identities":
