@@ -56,6 +56,8 @@ def test_remote_addresses_are_accepted(url: str, scheme: str, host: str, name: s
         "https://example.org:99999/app",
         "https://example.org/app\n.git",
         "ftp://example.org/app.git",
+        "javascript:alert(1)",
+        "file:/etc/passwd",
         "https:/example.org/app.git",
         "https://example.org/%00app",
     ],

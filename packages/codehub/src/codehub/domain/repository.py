@@ -20,6 +20,7 @@ _SHORT_SSH = re.compile(
 )
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _LONGEST_NAME_BYTES = 200  # file systems allow 255, and the clone's neighbours need a few more
+_OTHER_SCHEMES = frozenset({"data", "file", "ftp", "javascript", "mailto"})  # not hosts, as in `file:/etc`
 _DEFAULT_PORTS = {"https": 443, "http": 80, "ssh": 22}
 _WHAT_TO_WRITE = "use https://HOST/PATH.git or git@HOST:PATH.git"
 _NO_CREDENTIALS = "the URL holds a user name or a password: leave them out and use `codehub git-auth add HOST`"
@@ -78,9 +79,9 @@ def parse_url(text: str) -> RepositoryUrl:
     if "://" in text:
         return _parse_full(text)
     short = _SHORT_SSH.fullmatch(text)
-    if short is None or "::" in text:
+    host = "" if short is None else short["host"].lower()
+    if short is None or "::" in text or (short["user"] is None and host in _OTHER_SCHEMES):
         raise Invalid(f"this is not a repository's URL: {_WHAT_TO_WRITE}")
-    host = short["host"].lower()
     if host in _DEFAULT_PORTS:
         raise Invalid(f"{host}: is followed by two slashes: {_WHAT_TO_WRITE}")
     return RepositoryUrl("ssh", host, text, _name_of(short["path"]))
