@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sari.index import ripgrep, search
+from sari.index import ripgrep, ripgrep_process, search
 from sari.index.search import Query
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import symbol_index
@@ -45,7 +45,7 @@ exec {ripgrep.PROGRAM} "$@"
 """
     )
     program.chmod(0o755)
-    monkeypatch.setattr(ripgrep, "PROGRAM", str(program))
+    monkeypatch.setattr(ripgrep_process, "PROGRAM", str(program))
     return listing
 
 
