@@ -262,15 +262,22 @@ def supervise(work: Callable[[], None], first: Callable[[], None] | None = None)
 
     def await_child(work: Callable[[], None]) -> None:
         nonlocal child
+        # A signal between the fork and the assignment would not reach the child, which would then run on.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+        if stopping:
+            return
         child = os.fork()
         if child == 0:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in ends:
                 signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
+        if child == 0:
             end_by(work)
         _wait(child)
         child = 0
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    ends = (signal.SIGTERM, signal.SIGINT)
+    for number in ends:
         signal.signal(number, stop)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if first is not None:

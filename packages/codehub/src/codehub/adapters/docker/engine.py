@@ -196,6 +196,9 @@ def translated(doing: str) -> Iterator[None]:
         raise
     except DockerError as error:
         text = str(error.message)
+        if isinstance(error.__context__, aiohttp.ClientConnectorError):
+            # The driver's text names the socket twice.
+            raise BackendDown(f"the Docker engine does not answer: {error.__context__.os_error.strerror}") from error
         if error.status >= 900 or error.status in (502, 503):
             raise BackendDown(f"the Docker engine does not answer: {text}") from error
         if "no space left" in text or "disk quota" in text:
