@@ -157,7 +157,10 @@ async def test_auto_takes_docker_only_when_an_engine_answers_and_has_the_image(
 
 
 async def test_an_engine_that_is_away_is_named_in_a_few_words(tmp_path: Path) -> None:
-    for name, why in (("nobody.sock", "No such file or directory"), ("closed.sock", "Connection refused")):
+    for name, why in (
+        ("nobody.sock", f"there is no socket at unix://{tmp_path}/nobody.sock"),
+        ("closed.sock", "Connection refused"),
+    ):
         if name == "closed.sock":
             with socket.socket(socket.AF_UNIX) as closed:
                 closed.bind(str(tmp_path / name))

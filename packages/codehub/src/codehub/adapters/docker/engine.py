@@ -188,7 +188,7 @@ class Engine:
 @contextlib.contextmanager
 def translated(doing: str) -> Iterator[None]:
     from aiodocker import DockerError
-    from aiohttp import ClientError
+    from aiohttp import ClientConnectorError, ClientError
 
     try:
         yield
@@ -196,7 +196,7 @@ def translated(doing: str) -> Iterator[None]:
         raise
     except DockerError as error:
         text = str(error.message)
-        if isinstance(error.__context__, aiohttp.ClientConnectorError):
+        if isinstance(error.__context__, ClientConnectorError):
             # The driver's text names the socket twice.
             raise BackendDown(f"the Docker engine does not answer: {error.__context__.os_error.strerror}") from error
         if error.status >= 900 or error.status in (502, 503):
