@@ -14,7 +14,7 @@ from playwright.async_api import Browser, Page, expect
 
 from e2e.pages import press, sign_in
 from e2e.stacks import browser_stack
-from testing.browser import close_context, patient
+from testing.browser import close_context, with_long_timeouts
 from testing.codehub.doors import Doors, open_doors
 from testing.ports import free_ports
 
@@ -220,7 +220,7 @@ async def test_an_account_has_keys_and_tokens_for_one_workspace(
 async def test_every_page_of_a_door_fits_and_passes_a_screen_readers_rules(
     doors: Doors, browser: Browser, width: int
 ) -> None:
-    context = patient(await browser.new_context(viewport={"width": width, "height": 780}, bypass_csp=True))
+    context = with_long_timeouts(await browser.new_context(viewport={"width": width, "height": 780}, bypass_csp=True))
     page = await context.new_page()
     await sign_in(page, doors.stack)
     loaded = {"files": "Drop files", "ports": "on any address", "processes": "exec", "ssh": "Host key"}
