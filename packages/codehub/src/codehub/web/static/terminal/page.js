@@ -169,7 +169,7 @@ async function begin() {
     document.title = `Terminal · ${workspace.name} · CodeHub`;
     setText(home.lastChild, workspace.name);
     document.head.append(el("link", {rel: "stylesheet", href: `/xterm/${version}/xterm.css`}));
-    screen = await makeScreen(place, version, say);
+    screen = await makeScreen(place, version, say, () => fresh.focus());
     await refresh();
   } catch (error) {
     say("failed");

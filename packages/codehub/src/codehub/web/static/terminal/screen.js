@@ -20,8 +20,8 @@ function answerOnlyInFocus(terminal) {
   for (const id of [4, 10, 11, 12]) parser.registerOscHandler(id, (data) => data.endsWith("?") && leaveOut());
 }
 
-/** Shows one terminal at a time in `place`. `say` is called with messages about the connection. */
-export async function makeScreen(place, version, say) {
+/** Shows one terminal at a time in `place`. `say` is called with messages about the connection, `leave` to move the focus out of it. */
+export async function makeScreen(place, version, say, leave) {
   const [{Terminal}, {FitAddon}] = await Promise.all([import(`/xterm/${version}/xterm.mjs`), import(`/xterm/${version}/addon-fit.mjs`)]);
   const terminal = new Terminal({
     fontFamily: "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace",
@@ -59,6 +59,12 @@ export async function makeScreen(place, version, say) {
     if (event.type === "keydown" && event.ctrlKey && event.shiftKey && event.code === "KeyC" && terminal.hasSelection()) {
       navigator.clipboard?.writeText(terminal.getSelection());
       event.preventDefault();
+      return false;
+    }
+    // Tab is for the program: without another key, keyboard users could not get out of the terminal.
+    if (event.type === "keydown" && event.ctrlKey && event.code === "F6") {
+      event.preventDefault();
+      leave();
       return false;
     }
     return true;
