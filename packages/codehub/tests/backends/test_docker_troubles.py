@@ -67,7 +67,7 @@ async def test_an_engine_killed_while_a_volume_is_copied_loses_nothing(
     with pytest.raises(BackendDown):
         await homes.restore(key(), receipt.archive_key, "inc-2", ignore_progress, no_fence)
     docker_engine.start()
-    assert (await homes.status(key())).state is not HomeState.WHOLE
+    assert (await homes.status(key())).state is not HomeState.COMPLETE
     ctx = await homes.restore(key(), receipt.archive_key, "inc-3", ignore_progress, no_fence)
     assert differences(before, fingerprint(files, exact=False)) == []
     assert [place.op_id async for place in ObjectArchives(store).list_places()] == ["op-1"]
@@ -123,7 +123,7 @@ async def test_an_engine_without_room_says_so_and_keeps_no_half_of_a_home(
         assert (await homes.status(key())).state is HomeState.ABSENT
         filler.unlink()
         await homes.restore(key(), small.archive_key, "inc-4", ignore_progress, no_fence)
-        assert (await homes.status(key())).state is HomeState.WHOLE
+        assert (await homes.status(key())).state is HomeState.COMPLETE
         await homes.purge(key(), no_fence)
     finally:
         await engine.close()
@@ -157,7 +157,10 @@ async def test_auto_takes_docker_only_when_an_engine_answers_and_has_the_image(
 
 
 async def test_an_engine_that_is_away_is_named_in_a_few_words(tmp_path: Path) -> None:
-    for name, why in (("nobody.sock", "No such file or directory"), ("closed.sock", "Connection refused")):
+    for name, why in (
+        ("nobody.sock", f"there is no socket at unix://{tmp_path}/nobody.sock"),
+        ("closed.sock", "Connection refused"),
+    ):
         if name == "closed.sock":
             with socket.socket(socket.AF_UNIX) as closed:
                 closed.bind(str(tmp_path / name))
