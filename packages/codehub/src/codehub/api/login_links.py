@@ -9,11 +9,12 @@ from __future__ import annotations
 from html import escape
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from codehub.api.context import Address, Context, Ctx, Who, session_secrets
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router, root_router
 from codehub.api.schemas import Wire
 from codehub.api.sessions import set_session_cookie
 from codehub.api.views import View
@@ -22,8 +23,8 @@ from codehub.domain.errors import Unauthorized
 from codehub.services.login_links import LoginLinks
 from codehub.web.assets import assets
 
-router = APIRouter(tags=["sessions"])
-pages = APIRouter(include_in_schema=False)
+router = api_router("sessions")
+pages = root_router()
 
 Secret = Annotated[str, Query(min_length=20, max_length=100)]
 

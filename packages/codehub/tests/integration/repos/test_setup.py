@@ -193,16 +193,16 @@ def test_setup_commands_of_a_later_version_of_the_template_are_for_new_homes(sho
 
 
 def test_what_a_stop_interrupts_is_repeated_at_the_next_start(shop: Repositories, git_server: GitServer) -> None:
-    gate = git_server.make_gated("stopped")
+    held = git_server.make_held("stopped")
     command = "echo $PPID > ~/began; test -e ~/go || sleep 100000; echo ran >> ~/ran"
     git_server.make("public/stopped-too", {".devcontainer.json": json.dumps({"postCreateCommand": command})})
-    cloning = shop.create("cloning", repo={"url": gate.url})
+    cloning = shop.create("cloning", repo={"url": held.url})
     running = shop.create("running", repo={"url": git_server.url("public/stopped-too")})
     cloning.until_setup(lambda now: now.get("percent") is not None)
     until_prints(running, "test -e ~/began && echo began || true", "began\n")
     cloning.put("STANDBY", "STANDBY")
     running.put("STANDBY", "STANDBY")
-    gate.open()
+    held.release()
     (running.files() / "go").touch()
     cloning.put("RUNNING", "RUNNING")
     running.put("RUNNING", "RUNNING")
