@@ -164,7 +164,7 @@ async def _idle(database: Database, server: EmbeddedPostgres, number: int) -> li
 
 
 def _ticks(metrics: Metrics) -> tuple[float, float]:
-    """How many surveys there were, and how long they took together."""
+    """Return how many resyncs there were, and how long they took together."""
     name, labels = "codehub_coordinator_tick_seconds", {"component": "workspace_controller"}
     found = [metrics.registry.get_sample_value(f"{name}_{what}", labels) for what in ("count", "sum")]
     return found[0] or 0.0, found[1] or 0.0

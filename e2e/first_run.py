@@ -24,7 +24,7 @@ from typing import Final
 from playwright.async_api import BrowserContext, Page, expect
 
 from e2e.pages import press, submit_credentials
-from testing.browser import chromium, patient
+from testing.browser import chromium, with_long_timeouts
 from testing.codehub.services import service_dir
 
 ROOT: Final = Path(__file__).parent.parent
@@ -79,7 +79,7 @@ def _up(command: Sequence[str | Path], where: Path, environment: dict[str, str])
 
 async def _person(url: str, password: str, steps: Steps) -> None:
     async with chromium() as browser:
-        context = patient(await browser.new_context(viewport={"width": 1280, "height": 800}))
+        context = with_long_timeouts(await browser.new_context(viewport={"width": 1280, "height": 800}))
         context.set_default_timeout(_TIMEOUT_S * 1000)
         expect.set_options(timeout=_TIMEOUT_S * 1000)
         page = await context.new_page()

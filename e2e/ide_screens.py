@@ -19,7 +19,7 @@ from e2e.ide_tabs import (
     until,
 )
 from e2e.screens import SCREENS
-from testing.browser import chromium, patient
+from testing.browser import chromium, with_long_timeouts
 from testing.codehub.dashboard import PASSWORD
 from testing.codehub.full_stack import fresh_stack
 from testing.codehub.ide import IDE_DIR, installed_code_server
@@ -33,7 +33,7 @@ async def main() -> None:
         stack.environment["CODEHUB_ADMIN_PASSWORD"] = PASSWORD
         await asyncio.to_thread(stack.up)
         async with chromium() as browser:
-            context = patient(await browser.new_context(viewport={"width": 1100, "height": 720}))
+            context = with_long_timeouts(await browser.new_context(viewport={"width": 1100, "height": 720}))
             rooms = [Workspace(stack, *room) for room in (("compiler", "code-server"), ("notes", "jupyterlab"))]
             for room in rooms:
                 await room.comes_to(phase="RUNNING")

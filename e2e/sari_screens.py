@@ -10,7 +10,7 @@ from typing import Final
 
 from playwright.async_api import Browser, Page, expect
 
-from testing.browser import chromium, patient
+from testing.browser import chromium, with_long_timeouts
 from testing.sari.home import SariHome, sari_home
 from testing.sari.shim import Shim
 
@@ -69,7 +69,7 @@ async def _open(browser: Browser, home: SariHome, scheme: str) -> Page:
     context = await browser.new_context(
         viewport={"width": 1280, "height": 800}, color_scheme="dark" if scheme == "dark" else "light"
     )
-    page = await patient(context).new_page()
+    page = await with_long_timeouts(context).new_page()
     done = await asyncio.to_thread(home.sari, "web", "--no-open")
     await page.goto(done.stdout.strip())
     await expect(page.locator("#index-state")).to_contain_text("ready")

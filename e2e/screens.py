@@ -11,7 +11,7 @@ from typing import Final
 from playwright.async_api import Browser, Locator, Page, expect
 
 from e2e.pages import card, create, live, open_workspace, press, sign_in
-from testing.browser import chromium, patient
+from testing.browser import chromium, with_long_timeouts
 from testing.codehub.dashboard import PASSWORD
 from testing.codehub.full_stack import Stack, fresh_stack
 
@@ -166,7 +166,7 @@ async def _window(browser: Browser, scheme: str, width: int, height: int) -> Pag
     context = await browser.new_context(
         viewport={"width": width, "height": height}, color_scheme="dark" if scheme == "dark" else "light"
     )
-    return await patient(context).new_page()
+    return await with_long_timeouts(context).new_page()
 
 
 async def _take(page: Page, name: str) -> None:

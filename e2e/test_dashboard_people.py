@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Page, expect
 
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from e2e.pages import card, press, sign_in
-from testing.browser import close_context, patient, watch_faults
+from testing.browser import close_context, watch_faults, with_long_timeouts
 from testing.codehub.dashboard import ADMIN, ARCHIVED, PASSWORD, RUNNING, DashboardServer, Stage
 
 # Where an admin can go, and what is there once it has loaded.
@@ -22,7 +22,7 @@ PAGES = {"account": "this one", "admin": "No coordinator leads", "admin/workspac
 async def test_no_page_breaks_a_rule_of_accessibility(
     dashboard: DashboardServer, browser: Browser, stage: Stage, scheme: str, width: int
 ) -> None:
-    context = patient(
+    context = with_long_timeouts(
         await browser.new_context(
             viewport={"width": width, "height": 800},
             color_scheme="dark" if scheme == "dark" else "light",

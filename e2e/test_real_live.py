@@ -8,7 +8,7 @@ import psycopg
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from e2e.pages import card, create, live, open_workspace, press, run_inside, sign_in, submit_credentials, until_is
-from testing.browser import close_context, patient
+from testing.browser import close_context, with_long_timeouts
 from testing.codehub.dashboard import ADMIN, PASSWORD
 from testing.codehub.full_stack import Stack
 
@@ -23,7 +23,9 @@ async def test_two_windows_and_another_browser_see_each_others_changes(
     other = await browser_context.new_page()
     await other.goto(f"{real.url}/")
     await live(other)
-    phone_context = patient(await browser.new_context(viewport={"width": 390, "height": 780}, color_scheme="dark"))
+    phone_context = with_long_timeouts(
+        await browser.new_context(viewport={"width": 390, "height": 780}, color_scheme="dark")
+    )
     phone = await phone_context.new_page()
     await sign_in(phone, real)
     await create(page, "shared")

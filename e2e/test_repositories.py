@@ -42,7 +42,7 @@ def git_server() -> Iterator[GitServer]:
 
 
 @pytest.fixture(scope="module")
-def hub(git_server: GitServer) -> Iterator[Stack]:
+def stack(git_server: GitServer) -> Iterator[Stack]:
     installed_code_server()
     with fresh_stack() as made:
         (made.data_dir / "ide").symlink_to(IDE_DIR)
@@ -101,18 +101,18 @@ def vsix() -> bytes:
     return written.getvalue()
 
 
-def names(hub: Stack) -> list[str]:
-    with hub.client() as client:
+def names(stack: Stack) -> list[str]:
+    with stack.client() as client:
         return [item["name"] for item in client.get("/api/v1/workspaces").json()["items"]]
 
 
 async def test_a_link_signs_in_first_then_fills_in_the_dialog_and_creates_nothing_without_a_click(
-    hub: Stack, git_server: GitServer, page: Page
+    stack: Stack, git_server: GitServer, page: Page
 ) -> None:
     bare = git_server.make("public/linked", {"README.md": "linked\n"})
     git(bare, "branch", "develop")
     url = git_server.url("public/linked")
-    link = f"{hub.url}/new?repo={quote(url, safe='')}&ref=develop&template=service"
+    link = f"{stack.url}/new?repo={quote(url, safe='')}&ref=develop&template=service"
     await page.goto(link)
     await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     await submit_credentials(page)
@@ -124,7 +124,7 @@ async def test_a_link_signs_in_first_then_fills_in_the_dialog_and_creates_nothin
     await expect(dialog.get_by_role("status")).to_have_text("2 branches.")
     await dialog.get_by_role("button", name="Cancel").click()
     await expect(dialog).to_be_hidden()
-    assert await asyncio.to_thread(names, hub) == []
+    assert await asyncio.to_thread(names, stack) == []
     # Whoever reloads the page is not asked again.
     await page.reload()
     await expect(page.get_by_role("heading", name="No workspaces yet")).to_be_visible()
@@ -146,14 +146,14 @@ async def test_a_link_signs_in_first_then_fills_in_the_dialog_and_creates_nothin
 
 
 async def test_the_dialog_offers_the_branches_and_the_card_shows_how_far_the_clone_is(
-    hub: Stack, git_server: GitServer, page: Page
+    stack: Stack, git_server: GitServer, page: Page
 ) -> None:
-    gate = git_server.make_gated("watched")
-    git(gate.file.parent, "branch", "feature/x")
-    await sign_in(page, hub)
+    held = git_server.make_held("watched")
+    git(held.file.parent, "branch", "feature/x")
+    await sign_in(page, stack)
     await press(page, "New workspace")
     dialog = page.get_by_role("dialog")
-    await dialog.get_by_label("Repository").fill(gate.url)
+    await dialog.get_by_label("Repository").fill(held.url)
     await expect(dialog.get_by_role("status")).to_have_text("2 branches.")
     offered = dialog.locator("datalist option")
     assert sorted([await each.get_attribute("value") or "" for each in await offered.all()]) == ["feature/x", "main"]
@@ -165,18 +165,18 @@ async def test_the_dialog_offers_the_branches_and_the_card_shows_how_far_the_clo
     await expect(mine.get_by_label("Progress of the setup")).to_be_visible()
     inside = await open_workspace(page, "watched")  # the IDE opens all the same
     assert await run_inside(inside, "ls ~/watched 2>/dev/null | wc -l") == "0\n"
-    gate.open()
+    held.release()
     await expect(mine.get_by_label("Progress of the setup")).to_be_hidden()
     assert await run_inside(inside, "ls ~/watched | wc -l") == "400\n"
     await inside.close()
 
 
 async def test_a_failed_clone_is_explained_on_the_card_and_repeated_by_its_button(
-    hub: Stack, git_server: GitServer, page: Page, page_faults: list[str]
+    stack: Stack, git_server: GitServer, page: Page, page_faults: list[str]
 ) -> None:
     git_server.make("private/locked", {"README.md": "locked\n"})
     url = git_server.url("private/locked")
-    await sign_in(page, hub)
+    await sign_in(page, stack)
     await press(page, "New workspace")
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("Repository").fill(url)
@@ -210,14 +210,14 @@ async def test_a_failed_clone_is_explained_on_the_card_and_repeated_by_its_butto
 
 
 async def test_a_wrong_branch_is_corrected_where_its_failure_is_said(
-    hub: Stack, git_server: GitServer, page: Page
+    stack: Stack, git_server: GitServer, page: Page
 ) -> None:
     bare = git_server.make("public/misspelt", {"README.md": "x\n"})
     git(bare, "branch", "develop")
-    shop = open_repositories(hub)
+    shop = open_repositories(stack)
     repo = {"url": git_server.url("public/misspelt"), "ref": "developp"}
     made = await asyncio.to_thread(shop.create, "misspelt", repo=repo)
-    await sign_in(page, hub)
+    await sign_in(page, stack)
     mine = card(page, "misspelt")
     await expect(mine).to_contain_text("no branch, tag or commit named “developp”")
     await mine.get_by_role("button", name="Change repository").click()
@@ -234,9 +234,9 @@ async def test_a_wrong_branch_is_corrected_where_its_failure_is_said(
 
 
 async def test_the_account_page_has_git_credentials_a_key_secrets_and_dotfiles(
-    hub: Stack, page: Page, page_faults: list[str]
+    stack: Stack, page: Page, page_faults: list[str]
 ) -> None:
-    await sign_in(page, hub)
+    await sign_in(page, stack)
     await page.get_by_role("link", name="Account", exact=True).click()
     dialog = page.get_by_role("dialog")
     credentials = page.get_by_role("region", name="Git credentials")
@@ -286,11 +286,11 @@ async def test_the_account_page_has_git_credentials_a_key_secrets_and_dotfiles(
 
 
 async def test_devcontainer_json_brings_extensions_settings_ports_and_commands_to_a_real_code_server(
-    hub: Stack, git_server: GitServer, page: Page
+    stack: Stack, git_server: GitServer, page: Page
 ) -> None:
     files = {".devcontainer/devcontainer.json": json.dumps(_DEVCONTAINER), "tools/hello.vsix": vsix()}
     git_server.make("public/dev", files)
-    shop = open_repositories(hub)
+    shop = open_repositories(stack)
     made = await asyncio.to_thread(
         shop.create, "dev", image_ref="code-server", repo={"url": git_server.url("public/dev")}
     )
@@ -299,7 +299,7 @@ async def test_devcontainer_json_brings_extensions_settings_ports_and_commands_t
     )
     done = await asyncio.to_thread(made.settled)
     assert done["state"] == "done", (done, made.sh("cat ~/.codehub/setup/*.log"))
-    await sign_in(page, hub)
+    await sign_in(page, stack)
     await expect(card(page, "dev")).to_contain_text("Of devcontainer.json, image has no effect here.")
 
     inside = await open_workspace(page, "dev")
@@ -311,7 +311,7 @@ async def test_devcontainer_json_brings_extensions_settings_ports_and_commands_t
     await expect(page.get_by_text("image: needs a container")).to_be_visible()
     await press(page, "Show output")
     await expect(page.get_by_label("Output of the setup")).to_contain_text("said by onCreate")
-    await page.goto(f"{hub.url}/#/workspaces/{made.workspace_id}/ports")
+    await page.goto(f"{stack.url}/#/workspaces/{made.workspace_id}/ports")
     await expect(page.get_by_role("link", name="Open port 8123 in a new tab")).to_be_visible()
     await expect(page.get_by_text("Port 9229 is expected. Nothing listens on it yet.")).to_be_visible()
 

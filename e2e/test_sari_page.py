@@ -176,7 +176,9 @@ async def test_the_status_view_shows_index_clients_daemon_and_doctor(
     await expect(page.locator("#rescan-say")).to_contain_text("had changed")
 
 
-async def test_a_used_or_forged_key_is_told_so(page: Page, home: SariHome, page_faults: list[str]) -> None:
+async def test_a_used_or_forged_key_is_refused_with_its_reason(
+    page: Page, home: SariHome, page_faults: list[str]
+) -> None:
     address = await address_of(home)
     await page.goto(address)
     await expect(page.get_by_role("searchbox")).to_be_visible()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
-from testing.sari.gated import Gate, gated_sari
+from testing.sari.held import HeldRipgrep, held_sari
 from testing.sari.home import SariHome, sari_home
 from testing.sari.processes import wait_until
 from testing.sari.shim import Shim
@@ -33,18 +33,18 @@ def home(tmp_path: Path) -> Iterator[SariHome]:
 
 
 @pytest.fixture
-def gate(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Gate]:
-    made = gated_sari(tmp_path / "gate", request.param)
+def held(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[HeldRipgrep]:
+    made = held_sari(tmp_path / "held", request.param)
     yield made
     made.open()
 
 
-@pytest.mark.parametrize("gate", ["--files"], indirect=True)
+@pytest.mark.parametrize("held", ["--files"], indirect=True)
 async def test_the_page_opens_and_searches_before_the_index_is_ready_and_says_when_it_is(
-    page: Page, home: SariHome, gate: Gate, page_faults: list[str]
+    page: Page, home: SariHome, held: HeldRipgrep, page_faults: list[str]
 ) -> None:
     """The first listing of the files is held up: the index knows nothing at all."""
-    home.command = gate.command
+    home.command = held.command
     home.write("fruit.txt", "a kumquat\n")
     await open_page(page, home)
     await expect(page.locator("#index-state")).to_contain_text("scanning")
@@ -53,7 +53,7 @@ async def test_the_page_opens_and_searches_before_the_index_is_ready_and_says_wh
     await expect(page.locator("#results mark")).to_have_text(["kumquat"])
     await page.get_by_role("button", name="Status").click()
     await expect(page.locator("#index-table")).to_contain_text("scanning")
-    gate.open()
+    held.release()
     await expect(page.locator("#index-table")).to_contain_text("ready · 1 files")
     await expect(page.get_by_role("progressbar", name="Indexing")).to_be_hidden()
     await page.get_by_role("button", name="Search", exact=True).click()
@@ -61,18 +61,18 @@ async def test_the_page_opens_and_searches_before_the_index_is_ready_and_says_wh
     without_sign_in(page_faults)
 
 
-@pytest.mark.parametrize("gate", ["molasses"], indirect=True)
+@pytest.mark.parametrize("held", ["molasses"], indirect=True)
 async def test_every_daemon_is_shown_while_one_replaces_another(
-    page: Page, home: SariHome, gate: Gate, page_faults: list[str]
+    page: Page, home: SariHome, held: HeldRipgrep, page_faults: list[str]
 ) -> None:
     """The old one finishes a call that takes long, so both are there."""
-    home.command = gate.command
+    home.command = held.command
     home.write("a.txt", "molasses\n")
-    client = Shim(home.environment, home.workspace, sari=gate.command)
+    client = Shim(home.environment, home.workspace, sari=held.command)
     try:
         await asyncio.to_thread(client.initialize)
         client.ask_tool("search", {"query": "molasses"})
-        await asyncio.to_thread(wait_until, lambda: gate.waiting, "the search runs")
+        await asyncio.to_thread(wait_until, lambda: held.waiting, "the search runs")
         before = (await asyncio.to_thread(home.info))["pid"]
         assert (await asyncio.to_thread(home.sari, "daemon", "restart")).returncode == 0
         await open_page(page, home)
@@ -81,11 +81,11 @@ async def test_every_daemon_is_shown_while_one_replaces_another(
         await expect(rows).to_have_count(2)
         await expect(rows.filter(has_text="being replaced")).to_contain_text(str(before))
         await expect(rows.filter(has_text="serving")).to_contain_text("HTTP")
-        gate.open()
+        held.release()
         await expect(rows).to_have_count(1)
         await expect(rows).not_to_contain_text(str(before))
     finally:
-        gate.open()
+        held.release()
         client.kill()
     without_sign_in(page_faults)
 

@@ -86,7 +86,7 @@ async def close_context(context: BrowserContext) -> None:
         await asyncio.wait_for(context.close(), _CLOSES_WITHIN_S)
 
 
-def patient(context: BrowserContext) -> BrowserContext:
+def with_long_timeouts(context: BrowserContext) -> BrowserContext:
     """Give every wait of this context enough time for a busy machine."""
     context.set_default_timeout(TIMEOUT_MS)
     context.set_default_navigation_timeout(TIMEOUT_MS)
@@ -123,7 +123,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest.fixture
 async def browser_context(browser: Browser) -> AsyncIterator[BrowserContext]:
-    context = patient(await browser.new_context(viewport={"width": 1280, "height": 800}))
+    context = with_long_timeouts(await browser.new_context(viewport={"width": 1280, "height": 800}))
     yield context
     await close_context(context)
 

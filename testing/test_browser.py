@@ -10,7 +10,7 @@ from pathlib import Path
 
 from playwright.async_api import Browser, Page
 
-from testing.browser import browser_pid, chromium, patient
+from testing.browser import browser_pid, chromium, with_long_timeouts
 
 
 async def test_a_page_runs_its_script(page: Page) -> None:
@@ -26,7 +26,7 @@ async def test_what_a_page_throws_is_noticed(page: Page, page_faults: list[str])
 
 
 async def test_two_contexts_share_no_cookies(browser: Browser) -> None:
-    first, second = patient(await browser.new_context()), patient(await browser.new_context())
+    first, second = with_long_timeouts(await browser.new_context()), with_long_timeouts(await browser.new_context())
     await first.add_cookies([{"name": "a", "value": "b", "url": "http://localhost"}])
     assert len(await first.cookies()) == 1
     assert await second.cookies() == []

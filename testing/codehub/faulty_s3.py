@@ -87,7 +87,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limi
 
 
 @contextlib.asynccontextmanager
-async def lame_proxy(store: S3Server) -> AsyncIterator[FaultyS3]:
+async def faulty_proxy(store: S3Server) -> AsyncIterator[FaultyS3]:
     proxy = FaultyS3(int(store.endpoint.rpartition(":")[2]))
     server = await asyncio.start_server(proxy.handle, "127.0.0.1", 0)
     proxy.port = server.sockets[0].getsockname()[1]

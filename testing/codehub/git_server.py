@@ -38,7 +38,7 @@ http {{ access_log {place}/access.log; client_max_body_size 0;
   location /public/ {{ include {place}/backend; }}
   location /slow/ {{ limit_rate 2m; include {place}/backend; }}
   location /steady/ {{ limit_rate 20m; include {place}/backend; }}
-  location /gated/ {{ fastcgi_buffering off; include {place}/backend; }}
+  location /held/ {{ fastcgi_buffering off; include {place}/backend; }}
   location /moved/ {{ return 302 https://{address}:8443$request_uri; }}
   location / {{ return 404; }} }}
  log_format given '$request_uri "$http_authorization"';
@@ -58,15 +58,15 @@ fastcgi_param GIT_CONFIG_KEY_1 safe.directory; fastcgi_param GIT_CONFIG_VALUE_1 
 fastcgi_param GIT_CONFIG_KEY_2 uploadpack.packObjectsHook; fastcgi_param GIT_CONFIG_VALUE_2 {place}/pack.sh;
 fastcgi_read_timeout 600;
 """
-# Sends half of what is cloned from a repository that has a gate, and the rest once it is open, unless it is broken off.
+# Sends half of what is cloned from a repository that is held, and the rest once it is released, unless it is broken off.
 _PACK = """#!/bin/sh
-[ -e gate ] || exec "$@"
+[ -e held ] || exec "$@"
 echo clone >> clones
 pack=$(mktemp) && trap 'rm -f "$pack"' EXIT
 "$@" > "$pack"
 half=$(($(stat -c %s "$pack") / 2))
 head -c $half "$pack"
-while [ -e gate ]; do sleep 0.1; done
+while [ -e held ]; do sleep 0.1; done
 [ ! -e broken ] || exit 1
 tail -c +$((half + 1)) "$pack"
 """
@@ -83,20 +83,20 @@ PidFile none
 
 
 @dataclass(frozen=True)
-class Gate:
+class HeldRepository:
     url: str
     file: Path
 
-    def open(self) -> None:
+    def release(self) -> None:
         self.file.unlink()
 
     def break_off(self) -> None:
         """End what is being cloned in the middle. A later clone gets everything."""
         (self.file.parent / "broken").touch()
-        self.open()
+        self.release()
 
     def clones(self) -> int:
-        """Return how often its contents were asked for while the gate was closed."""
+        """Return how often its contents were asked for while it was held."""
         return (self.file.parent / "clones").read_text().count("clone")
 
 
@@ -139,12 +139,12 @@ class GitServer:
             git(work, "clone", "-q", "--bare", work, str(bare))
         return bare
 
-    def make_gated(self, name: str) -> Gate:
-        """Create `gated/NAME`, of which a clone receives half until the gate is opened."""
-        bare = self.make(f"gated/{name}", {f"file{number}": os.urandom(5_000) for number in range(400)})
-        gate = Gate(self.url(f"gated/{name}"), bare / "gate")
-        gate.file.touch()
-        return gate
+    def make_held(self, name: str) -> HeldRepository:
+        """Create `held/NAME`, of which a clone receives half until it is released."""
+        bare = self.make(f"held/{name}", {f"file{number}": os.urandom(5_000) for number in range(400)})
+        held = HeldRepository(self.url(f"held/{name}"), bare / "held")
+        held.file.touch()
+        return held
 
     def make_large(self, name: str, file: str, content: bytes) -> None:
         """Create a repository whose file is in Git LFS."""

@@ -18,12 +18,19 @@ def shipped_role() -> dict[str, Any]:
     return found
 
 
-def account_token(node: Node, namespace: str, without: str = "") -> str:
-    """Create an account with exactly the shipped Role, or all of it except for one resource, and return its token."""
+def account_token(node: Node, namespace: str, without: str = "", verb: str = "") -> str:
+    """Create an account and return its token.
+
+    It has exactly the shipped Role, or all of it except for one resource or one of its verbs.
+    """
     role = shipped_role()
-    rules = [rule for rule in role["rules"] if rule["resources"] != [without]]
-    assert len(rules) == len(role["rules"]) - bool(without)
-    name = f"without-{without}" if without else "codehub"
+    rules = [
+        rule if rule["resources"] != [without] else {**rule, "verbs": [one for one in rule["verbs"] if one != verb]}
+        for rule in role["rules"]
+        if rule["resources"] != [without] or (verb and rule["verbs"] != [verb])
+    ]
+    assert (rules != role["rules"]) == bool(without)
+    name = "-".join(filter(None, ("without", verb, without.replace("/", "-")))) if without else "codehub"
     documents = [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}},
         {**role, "metadata": {"name": name}, "rules": rules},
@@ -47,7 +54,8 @@ def account_token(node: Node, namespace: str, without: str = "") -> str:
     while time.monotonic() < deadline:
         secret = json.loads(node.kubectl("get", "secret", name, "-n", namespace, "-o", "json"))
         token = (secret.get("data") or {}).get("token")
-        is_bound = node.kubectl("auth", "can-i", "list", "pods", "-n", namespace, "--as", user, check=False)
+        granted = ("list", "pods") if (verb, without) != ("list", "pods") else ("get", "pods")
+        is_bound = node.kubectl("auth", "can-i", *granted, "-n", namespace, "--as", user, check=False)
         if token and is_bound.strip() == "yes":
             return base64.b64decode(token).decode()
         time.sleep(0.2)

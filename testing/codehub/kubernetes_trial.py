@@ -174,7 +174,7 @@ class Surroundings:
         servers: list[asyncio.Server] = []
         try:
             while not self._stop.is_set():
-                await asyncio.to_thread(self._look)
+                await asyncio.to_thread(self._inspect)
                 for address, port in set(self._backends) - self._listening:
                     self._own(address)
                     servers.append(await asyncio.start_server(self._forward_for(address, port), address, port))
@@ -189,7 +189,7 @@ class Surroundings:
     def _own(self, address: str) -> None:
         subprocess.run(["ip", "addr", "add", f"{address}/32", "dev", BRIDGE], check=False, capture_output=True)
 
-    def _look(self) -> None:
+    def _inspect(self) -> None:
         raw = self.node.kubectl("get", "services,endpoints", "-n", self.namespace, "-o", "json", check=False)
         items = json.loads(raw)["items"] if raw else []
         endpoints = {one["metadata"]["name"]: one for one in items if one["kind"] == "Endpoints"}

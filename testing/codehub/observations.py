@@ -27,8 +27,8 @@ from testing.codehub.workspaces import NOW, WORKSPACE_ID, workspace
 KEY = archive_key_of(WORKSPACE_ID, "op-1")
 CTX = HomeCtx("inc-1")
 SECOND = timedelta(seconds=1)
-WHOLE, ABSENT, PARTIAL = (
-    VolumeSeen(VolumeState.WHOLE, CTX),
+COMPLETE, ABSENT, PARTIAL = (
+    VolumeSeen(VolumeState.COMPLETE, CTX),
     VolumeSeen(VolumeState.ABSENT),
     VolumeSeen(VolumeState.INCOMPLETE),
 )

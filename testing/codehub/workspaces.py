@@ -43,7 +43,7 @@ _times = st.integers(-7200, 7200).map(lambda seconds: NOW + timedelta(seconds=se
 
 volumes = st.one_of(
     st.sampled_from([VolumeSeen(VolumeState.ABSENT), VolumeSeen(VolumeState.INCOMPLETE)]),
-    st.builds(VolumeSeen, st.just(VolumeState.WHOLE), _contexts),
+    st.builds(VolumeSeen, st.just(VolumeState.COMPLETE), _contexts),
 )
 instances = st.sampled_from(
     [
@@ -54,8 +54,8 @@ instances = st.sampled_from(
         InstanceSeen(exists=True, running=True, healthy=False),
     ]
 )
-looks = st.builds(Observed, st.none() | volumes, st.none() | st.booleans(), st.none() | instances)
-clear_looks = st.builds(Observed, volumes, st.booleans(), instances)
+observations = st.builds(Observed, st.none() | volumes, st.none() | st.booleans(), st.none() | instances)
+complete_observations = st.builds(Observed, volumes, st.booleans(), instances)
 
 
 @st.composite

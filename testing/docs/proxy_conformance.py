@@ -42,10 +42,10 @@ def _rows(module: ast.Module) -> Iterator[tuple[str, str]]:
             continue
         words = test.name.removeprefix("test_").replace("_", " ")
         count, cases = _cases(test, tables)
-        has_subject = any(argument.arg in ("hub", "proxied") for argument in test.args.args)
+        has_subject = any(argument.arg in ("proxy", "upstream", "proxied") for argument in test.args.args)
         if not cases:
             times = f" ({count} cases)" if count > 1 else ""
-            yield words + times, differs(test.name) or ("same" if has_subject else "a profile's own setting")
+            yield words + times, differs(test.name) or ("same" if has_subject else "only CodeHub has this setting")
         for case in cases:
             yield f"{words}: {case}", differs(test.name, case) or "same"
 

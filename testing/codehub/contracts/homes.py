@@ -55,7 +55,7 @@ class HomesContract:
         assert await world.homes.status(key()) == HomeStatus(HomeState.ABSENT)
         ctx = await world.homes.provision(key(), "inc-1", no_fence)
         assert ctx == HomeCtx("inc-1", None)
-        assert await world.homes.status(key()) == HomeStatus(HomeState.WHOLE, ctx)
+        assert await world.homes.status(key()) == HomeStatus(HomeState.COMPLETE, ctx)
         assert await world.read(key()) == {}
 
     async def test_provisioning_again_keeps_what_is_there(self, world: HomesWorld) -> None:
@@ -66,7 +66,7 @@ class HomesContract:
     async def test_all_homes_are_listed_by_workspace(self, world: HomesWorld) -> None:
         one = await world.homes.provision(key(1), "inc-1", no_fence)
         two = await world.homes.provision(key(2), "inc-2", no_fence)
-        whole = HomeState.WHOLE
+        whole = HomeState.COMPLETE
         assert await world.homes.list_all() == {
             key(1).workspace_id: HomeStatus(whole, one),
             key(2).workspace_id: HomeStatus(whole, two),
@@ -97,7 +97,7 @@ class HomesContract:
         assert (await world.homes.status(key())).state is HomeState.ABSENT
         restored = await world.homes.restore(key(), receipt.archive_key, "inc-2", seen.append, no_fence)
         assert restored == HomeCtx("inc-2", receipt.archive_key)
-        assert await world.homes.status(key()) == HomeStatus(HomeState.WHOLE, restored)
+        assert await world.homes.status(key()) == HomeStatus(HomeState.COMPLETE, restored)
         assert await world.read(key()) == FILES
 
     async def test_an_archive_that_is_there_is_not_made_again(self, world: HomesWorld) -> None:
@@ -150,7 +150,7 @@ class HomesContract:
     async def test_a_lost_fence_changes_nothing(self, world: HomesWorld) -> None:
         with pytest.raises(FenceLost):
             await world.homes.provision(key(2), "inc-1", lost_after(0))
-        assert (await world.homes.status(key(2))).state is not HomeState.WHOLE
+        assert (await world.homes.status(key(2))).state is not HomeState.COMPLETE
         ctx = await provisioned(world, key())
         with pytest.raises(FenceLost):
             await world.homes.archive(key(), ctx, "op-1", ignore_progress, lost_after(0))
@@ -158,14 +158,14 @@ class HomesContract:
         assert await world.archives.committed([archive]) == {archive: False}
         with pytest.raises(FenceLost):
             await world.homes.deprovision(key(), ctx, lost_after(0))
-        assert await world.homes.status(key()) == HomeStatus(HomeState.WHOLE, ctx)
+        assert await world.homes.status(key()) == HomeStatus(HomeState.COMPLETE, ctx)
         assert await world.read(key()) == FILES
 
     async def test_a_lost_fence_never_lets_a_restore_become_whole(self, world: HomesWorld) -> None:
         receipt = await world.homes.archive_empty(key(), "op-1", no_fence)
         with pytest.raises(FenceLost):
             await world.homes.restore(key(), receipt.archive_key, "inc-1", ignore_progress, lost_after(0))
-        assert (await world.homes.status(key())).state is not HomeState.WHOLE
+        assert (await world.homes.status(key())).state is not HomeState.COMPLETE
         await world.homes.restore(key(), receipt.archive_key, "inc-2", ignore_progress, no_fence)
         assert (await world.homes.status(key())).ctx == HomeCtx("inc-2", receipt.archive_key)
 
@@ -181,7 +181,7 @@ class HomesContract:
         ctx = await provisioned(world, key())
         await world.homes.sweep(key(), no_fence)
         await world.homes.sweep(key(), no_fence)
-        assert await world.homes.status(key()) == HomeStatus(HomeState.WHOLE, ctx)
+        assert await world.homes.status(key()) == HomeStatus(HomeState.COMPLETE, ctx)
         assert await world.read(key()) == FILES
         await world.homes.purge(key(), no_fence)
         await world.homes.purge(key(), no_fence)

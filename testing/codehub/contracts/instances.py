@@ -93,7 +93,7 @@ class InstancesContract:
         await world.instances.start(await world.spec(wid()), ignore_progress, no_fence)
         assert await world.instances.status(wid()) == before
 
-    async def test_another_spec_or_replace_makes_it_anew(self, world: InstancesWorld) -> None:
+    async def test_another_spec_or_replace_creates_it_again(self, world: InstancesWorld) -> None:
         first = await started(world)
         second = await started(world, variant="b")
         assert second.running

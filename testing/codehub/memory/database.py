@@ -41,7 +41,7 @@ class MemoryDatabase:
         self.stores: dict[str, StoreRecord] = {}
         self._versions: dict[str, str] = {}
         self._version = 0
-        self._sight = ActivityCoverage()
+        self._coverage = ActivityCoverage()
         self._orphans: dict[str, tuple[ArchivePlace, datetime]] = {}
         self.zones: dict[str, str] = {}  # of owners
         self._followed: datetime | None = None
@@ -181,11 +181,11 @@ class MemoryDatabase:
     # TtlStore.
 
     async def coverage(self) -> ActivityCoverage:
-        return self._sight
+        return self._coverage
 
     async def record_coverage(self, epoch: int, coverage: ActivityCoverage) -> None:
         self._must_lead(epoch)
-        self._sight = coverage
+        self._coverage = coverage
 
     async def note_access(self, epoch: int, times: Mapping[str, datetime]) -> None:
         self._must_lead(epoch)
@@ -210,12 +210,12 @@ class MemoryDatabase:
     ) -> Collection[str]:
         self._must_lead(epoch)
         rows = [row for row in self.rows.values() if is_to_sleep(row, now, ttl, gaps) and row.id not in unasked]
-        return self._ask_for(rows, DesiredState.STANDBY, "put_to_sleep", now)
+        return self._set_desired_state(rows, DesiredState.STANDBY, "put_to_sleep", now)
 
     async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:
         self._must_lead(epoch)
         rows = [row for row in self.rows.values() if is_to_archive(row, now, ttl)]
-        return self._ask_for(rows, DesiredState.ARCHIVED, "put_to_archive", now)
+        return self._set_desired_state(rows, DesiredState.ARCHIVED, "put_to_archive", now)
 
     # ScheduleStore.
 
@@ -302,7 +302,9 @@ class MemoryDatabase:
         if epoch != self.epoch:
             raise Deposed(f"epoch {epoch} is over: the database is at {self.epoch}")
 
-    def _ask_for(self, rows: Sequence[Workspace], desired: DesiredState, kind: str, now: datetime) -> Collection[str]:
+    def _set_desired_state(
+        self, rows: Sequence[Workspace], desired: DesiredState, kind: str, now: datetime
+    ) -> Collection[str]:
         for row in rows:
             self.put(replace(row, desired_state=desired, updated_at=now, busy=None))
             self.events.setdefault(row.id, []).append((now, TimelineEvent(kind, kind)))

@@ -112,12 +112,12 @@ class MemoryHomes(Answering):
         await self.answer()
         if self.hidden:
             return {}
-        return {id_: HomeStatus(HomeState.WHOLE, volume.ctx) for id_, volume in self.volumes.items()}
+        return {id_: HomeStatus(HomeState.COMPLETE, volume.ctx) for id_, volume in self.volumes.items()}
 
     async def status(self, home: HomeKey) -> HomeStatus:
         await self.answer()
         volume = None if self.hidden else self.volumes.get(home.workspace_id)
-        return HomeStatus(HomeState.ABSENT) if volume is None else HomeStatus(HomeState.WHOLE, volume.ctx)
+        return HomeStatus(HomeState.ABSENT) if volume is None else HomeStatus(HomeState.COMPLETE, volume.ctx)
 
     async def limit(self, home: HomeKey, limit: int | None) -> bool:
         await self.answer()

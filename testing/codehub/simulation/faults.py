@@ -1,4 +1,4 @@
-"""Fault injection for one coordinator process: every call passes a gate that may crash, freeze, delay or fail it.
+"""Fault injection for one coordinator process: every call may crash, freeze, be delayed or fail.
 
 A crash is not a cancellation: from that moment, nothing that the process still does reaches the world, including its
 clean-up.
@@ -72,7 +72,7 @@ class Process:
             elif self._thawed is not None:
                 await self._thawed.wait()
 
-    async def gate(self) -> None:
+    async def inject(self) -> None:
         """Crash or freeze between any two awaits."""
         self.steps += 1
         roll = self._dice.random()
@@ -85,7 +85,7 @@ class Process:
         await self.reach()
 
     async def call(self, what: Callable[[], Any], *, may_fail: bool) -> Any:
-        await self.gate()
+        await self.inject()
         odds, roll = self.odds, self._dice.random()
         if roll < odds.slow:
             self._count("slow")
@@ -98,7 +98,7 @@ class Process:
         if may_fail and self._dice.random() < odds.lose_answer:
             self._count("answer lost")
             raise self._error()
-        await self.gate()
+        await self.inject()
         return result
 
     def _error(self) -> Exception:
@@ -111,8 +111,8 @@ class Process:
         return self._dice.random() < self.odds.lose_notice
 
 
-class Gated:
-    """Any port, through one process's gate. Listings may be stale: an older answer instead of a newer one."""
+class Faulty:
+    """Any port, through one process's faults. Listings may be stale: an older answer instead of a newer one."""
 
     def __init__(self, inner: Any, process: Process, *, may_fail: bool = True) -> None:
         self._inner = inner
@@ -156,7 +156,7 @@ class Gated:
         lossy = name in ("listen", "watch")
 
         async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            await process.gate()
+            await process.inject()
             async for item in method(*args, **kwargs):
                 await process.reach()
                 if lossy and item is not None and process.loses_notice():

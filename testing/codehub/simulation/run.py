@@ -34,7 +34,7 @@ from codehub.ports.leadership import Lease
 from testing.codehub.memory.activity import MemoryActivity
 from testing.codehub.memory.bus import MemoryBus
 from testing.codehub.memory.leadership import PING_EVERY_S, TERM_S, MemoryElection, MemoryLease
-from testing.codehub.simulation.faults import Dice, Gated, Process
+from testing.codehub.simulation.faults import Dice, Faulty, Process
 from testing.codehub.simulation.loop import VirtualClock, VirtualLoop, run_virtual
 from testing.codehub.simulation.planted_bugs import planted
 from testing.codehub.simulation.world import PROCESS, Violation, World, recovered
@@ -166,7 +166,7 @@ class Simulation:
 
     def _deps(self, process: Process, election: _GatedElection) -> CoordinatorDeps:
         world = self.world
-        store = cast(Any, Gated(world.database, process, may_fail=False))
+        store = cast(Any, Faulty(world.database, process, may_fail=False))
         return CoordinatorDeps(
             election=election,
             store=store,
@@ -175,12 +175,12 @@ class Simulation:
             schedule_store=store,
             disk_store=store,
             notifications=store,
-            bus=cast(Any, Gated(self.bus, process)),
-            activity=cast(Any, Gated(self.activity, process)),
+            bus=cast(Any, Faulty(self.bus, process)),
+            activity=cast(Any, Faulty(self.activity, process)),
             asks_activity=cast(Any, None),
-            instances={"process": cast(Any, Gated(world.instances, process))},
-            homes={"local-dir": cast(Any, Gated(world.homes, process))},
-            archives=cast(Any, Gated(world.archives, process)),
+            instances={"process": cast(Any, Faulty(world.instances, process))},
+            homes={"local-dir": cast(Any, Faulty(world.homes, process))},
+            archives=cast(Any, Faulty(world.archives, process)),
             profile_of=lambda row: (row.image_ref, _PROFILE),
             clock=self.clock,
             new_id=lambda: f"id-{next(self._ids)}",

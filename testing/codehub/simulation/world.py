@@ -273,17 +273,19 @@ class SimDatabase(MemoryDatabase):
             for row in self.rows.values()
             if row.phase is Phase.STANDBY and row.operation is Operation.NONE and now - row.phase_changed_at > ttl
         ]
-        return self._ask_for(rows, DesiredState.ARCHIVED, "put_to_archive", now)
+        return self._set_desired_state(rows, DesiredState.ARCHIVED, "put_to_archive", now)
 
     def _must_lead(self, epoch: int) -> None:
         if "epoch-unchecked" not in self._world.bugs:
             super()._must_lead(epoch)
 
-    def _ask_for(self, rows: Sequence[Workspace], desired: DesiredState, kind: str, now: datetime) -> Collection[str]:
+    def _set_desired_state(
+        self, rows: Sequence[Workspace], desired: DesiredState, kind: str, now: datetime
+    ) -> Collection[str]:
         wanted = DesiredState.RUNNING if desired is DesiredState.STANDBY else DesiredState.STANDBY
         for row in rows:
             self._world.must(row.desired_state is wanted, f"the TTL overrides what {row.id} was asked to be")
-        return super()._ask_for(rows, desired, kind, now)
+        return super()._set_desired_state(rows, desired, kind, now)
 
     def _write(self, workspace: Workspace) -> None:
         old, must = self.rows.get(workspace.id), self._world.must

@@ -122,5 +122,5 @@ async def test_a_late_clearing_away_of_a_half_takes_nothing_of_the_next_incarnat
 
 async def expect_second(leaders: Leaders, archive_key: str) -> None:
     status = await leaders.as_one(lambda homes: homes.status(key()))
-    assert status == HomeStatus(HomeState.WHOLE, HomeCtx("inc-2", archive_key))
+    assert status == HomeStatus(HomeState.COMPLETE, HomeCtx("inc-2", archive_key))
     assert leaders.notes().read_text() == "written since"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -66,7 +67,7 @@ async def test_an_engine_killed_while_a_volume_is_copied_loses_nothing(
     with pytest.raises(BackendDown):
         await homes.restore(key(), receipt.archive_key, "inc-2", ignore_progress, no_fence)
     docker_engine.start()
-    assert (await homes.status(key())).state is not HomeState.WHOLE
+    assert (await homes.status(key())).state is not HomeState.COMPLETE
     ctx = await homes.restore(key(), receipt.archive_key, "inc-3", ignore_progress, no_fence)
     assert differences(before, fingerprint(files, exact=False)) == []
     assert [place.op_id async for place in ObjectArchives(store).list_places()] == ["op-1"]
@@ -122,7 +123,7 @@ async def test_an_engine_without_room_says_so_and_keeps_no_half_of_a_home(
         assert (await homes.status(key())).state is HomeState.ABSENT
         filler.unlink()
         await homes.restore(key(), small.archive_key, "inc-4", ignore_progress, no_fence)
-        assert (await homes.status(key())).state is HomeState.WHOLE
+        assert (await homes.status(key())).state is HomeState.COMPLETE
         await homes.purge(key(), no_fence)
     finally:
         await engine.close()
@@ -153,6 +154,22 @@ async def test_auto_takes_docker_only_when_an_engine_answers_and_has_the_image(
     assert await chosen(nobody, TINY_IMAGE, "docker") == ("local-docker", "docker-volume"), (
         "what was asked for is not guessed"
     )
+
+
+async def test_an_engine_that_is_away_is_named_in_a_few_words(tmp_path: Path) -> None:
+    for name, why in (
+        ("nobody.sock", f"there is no socket at unix://{tmp_path}/nobody.sock"),
+        ("closed.sock", "Connection refused"),
+    ):
+        if name == "closed.sock":
+            with socket.socket(socket.AF_UNIX) as closed:
+                closed.bind(str(tmp_path / name))
+        engine = Engine(f"unix://{tmp_path}/{name}", "test")
+        try:
+            with pytest.raises(BackendDown, match=f"^the Docker engine does not answer: {why}$"):
+                await engine.ping()
+        finally:
+            await engine.close()
 
 
 async def test_auto_stays_with_docker_while_the_engine_is_away(docker_engine: DockerEngine, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ async def test_what_is_not_what_was_archived_is_never_restored(tmp_path: Path, s
     assert await homes.list_all() == {}
 
 
-async def test_another_archive_of_the_same_content_and_size_is_told_by_its_digest(
+async def test_another_archive_of_the_same_content_and_size_is_recognized_by_its_digest(
     tmp_path: Path, store: Recording
 ) -> None:
     homes = LocalDirHomes(tmp_path / "homes", store)

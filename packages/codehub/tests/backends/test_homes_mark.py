@@ -44,7 +44,7 @@ async def test_an_empty_mount_point_is_a_backend_that_is_down_and_nothing_is_mad
     (tmp_path / "homes" / MARK).unlink()
     (tmp_path / "homes").rmdir()
     (tmp_path / "disk").rename(tmp_path / "homes")
-    assert (await homes.status(key())).state is HomeState.WHOLE
+    assert (await homes.status(key())).state is HomeState.COMPLETE
     mark.hold("not known to be ours")
     with pytest.raises(BackendDown, match="not known to be ours"):
         await homes.status(key())

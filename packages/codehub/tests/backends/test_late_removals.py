@@ -35,7 +35,7 @@ async def test_a_volume_that_was_taken_by_mistake_is_put_back(tmp_path: Path, wh
     else:
         with pytest.raises(FenceLost):
             await homes.deprovision(key(), HomeCtx("inc-1"), no_fence)
-    assert await homes.status(key()) == HomeStatus(HomeState.WHOLE, HomeCtx("inc-2"))
+    assert await homes.status(key()) == HomeStatus(HomeState.COMPLETE, HomeCtx("inc-2"))
     assert (home / "files/notes").read_text() == "kept"
     assert not late.exists()
 
@@ -51,7 +51,7 @@ async def test_a_volume_that_came_between_fence_and_removal_stays(tmp_path: Path
     ctx = await homes.provision(key(), "inc-1", no_fence)
     with pytest.raises(FenceLost):
         await homes.deprovision(key(), ctx, no_fence)
-    assert await homes.status(key()) == HomeStatus(HomeState.WHOLE, HomeCtx("inc-2"))
+    assert await homes.status(key()) == HomeStatus(HomeState.COMPLETE, HomeCtx("inc-2"))
 
 
 def test_the_place_of_the_next_start_stays(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def plain_tar() -> bytes:
     return made.getvalue()
 
 
-@pytest.mark.parametrize("tar", [b"x" * 2048, plain_tar()[:1024], b""], ids=["noise", "cut", "empty"])
+@pytest.mark.parametrize("tar", [b"x" * 2048, plain_tar()[:1024], b""], ids=["garbage", "cut", "empty"])
 async def test_an_archive_that_could_not_be_restored_does_not_count(store: Store, tar: bytes) -> None:
     """Everything was stored as it was sent, and the digests match: only reading it as a restore does shows it."""
     archive_key = "01890000-0000-7000-8000-000000000001/op-1/home.tar.zst"

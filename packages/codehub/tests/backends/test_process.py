@@ -192,7 +192,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 @pytest.mark.needs("bwrap")
-async def test_a_killed_keeper_takes_its_instance_along_and_it_can_start_again(boxed: ProcessWorld) -> None:
+async def test_a_killed_supervisor_takes_its_instance_along_and_it_can_start_again(boxed: ProcessWorld) -> None:
     await started(boxed)
     tree = boxed.tree(wid())
     os.kill(boxed.record(wid()).pid, signal.SIGKILL)

@@ -20,7 +20,7 @@ from codehub.ports.homes import HomeState
 from testing.codehub.contracts.archives import ArchivesContract, place
 from testing.codehub.contracts.homes import HomesContract, key, provisioned
 from testing.codehub.contracts.instances import until
-from testing.codehub.faulty_s3 import FaultyS3, lame_proxy
+from testing.codehub.faulty_s3 import FaultyS3, faulty_proxy
 from testing.codehub.homes import LocalDirWorld, StoreWorld, local_world
 from testing.codehub.objectstore import S3Server
 from testing.codehub.trees import differences, fingerprint, make_rich_tree
@@ -80,7 +80,7 @@ def test_uploads_that_somebody_left_half_done_are_seen_and_ended(store: Store) -
 
 @pytest.fixture
 async def faulty(s3_server: S3Server) -> AsyncIterator[FaultyS3]:
-    async with lame_proxy(s3_server) as proxy:
+    async with faulty_proxy(s3_server) as proxy:
         yield proxy
 
 

@@ -68,7 +68,7 @@ class Failing:
         return {"a.js": b"1"}
 
 
-async def test_a_failed_attempt_is_told_and_the_next_request_tries_again(tmp_path: Path) -> None:
+async def test_a_failed_attempt_is_reported_and_the_next_request_tries_again(tmp_path: Path) -> None:
     program = Failing(tmp_path / "done")
     files = TerminalProgramFiles(program)
     with pytest.raises(NotFound):

@@ -100,7 +100,7 @@ async def test_a_dead_backend_is_named_on_the_card_in_the_health_answer_in_the_m
         assert b'codehub_coordinator_backend_up{backend="process"} 1.0' in metrics.render()
 
 
-async def test_an_archive_store_that_is_away_while_a_home_is_archived_is_told_and_waited_for(
+async def test_an_archive_store_that_is_away_while_a_home_is_archived_is_reported_and_waited_for(
     database: Database,
 ) -> None:
     parts = MemoryParts()

@@ -101,7 +101,7 @@ def test_a_stale_pid_file_that_names_a_stranger_harms_nobody(place: Path) -> Non
 
 
 @pytest.mark.parametrize("leftover", ["data.new/PG_VERSION", "data.new/base/1"])
-def test_a_cluster_that_was_half_made_is_made_anew(place: Path, leftover: str) -> None:
+def test_a_cluster_that_was_half_made_is_created_again(place: Path, leftover: str) -> None:
     half = place / "postgres" / leftover
     half.parent.mkdir(parents=True)
     half.write_text("half")
@@ -242,7 +242,7 @@ def test_giving_a_tree_away_follows_no_link_and_gives_nothing_of_others(place: P
 
 
 @pytest.mark.needs("root")
-def test_whether_an_account_may_read_a_file_is_told_by_modes_and_groups(place: Path) -> None:
+def test_whether_an_account_may_read_a_file_follows_from_modes_and_groups(place: Path) -> None:
     account = Account(54321, 54322, switched=True)
     file = place / "file"
     file.write_text("x")

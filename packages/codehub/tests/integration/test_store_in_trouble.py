@@ -12,7 +12,7 @@ from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.model import DesiredState, ErrorReason, Phase
-from testing.codehub.faulty_s3 import FaultyS3, lame_proxy
+from testing.codehub.faulty_s3 import FaultyS3, faulty_proxy
 from testing.codehub.installation import Installation, installation, until
 from testing.codehub.objectstore import S3Server
 from testing.codehub.trees import Fingerprint, differences, fingerprint, make_rich_tree
@@ -23,7 +23,7 @@ OWNER = (1_500_000_001, 1_500_000_001) if os.geteuid() == 0 else None
 
 @pytest_asyncio.fixture
 async def faulty(s3_server: S3Server) -> AsyncIterator[FaultyS3]:
-    async with lame_proxy(s3_server) as proxy:
+    async with faulty_proxy(s3_server) as proxy:
         yield proxy
 
 

@@ -50,10 +50,10 @@ def ok(body: bytes, *headers: str) -> bytes:
 
 
 @asynccontextmanager
-async def listening(ide: Ide) -> AsyncIterator[Upstream]:
-    server = await asyncio.start_server(ide.serve, "127.0.0.1", 0)
+async def listening(ide: Ide, address: str = "127.0.0.1") -> AsyncIterator[Upstream]:
+    server = await asyncio.start_server(ide.serve, address, 0)
     async with server:
-        host, port = server.sockets[0].getsockname()
+        host, port = server.sockets[0].getsockname()[:2]
         yield Upstream("i-1", host=host, port=port)
 
 
@@ -76,6 +76,13 @@ async def reported_activity(answer: bytes, **how: Any) -> datetime | None:
 )
 async def test_what_makes_sense_is_believed_but_never_lies_in_the_future(body: bytes, when: datetime) -> None:
     assert await reported_activity(ok(body)) == when
+
+
+async def test_an_ide_at_an_ipv6_address_is_asked_too() -> None:
+    """Pods of some clusters have no other addresses."""
+    async with listening(Ide(ok(b'{"active": true}')), "::1") as upstream:
+        work = await UpstreamActivity().work(upstream, "/activity", NOW)
+    assert work is not None
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ async def test_a_claim_that_cannot_be_provisioned_is_reported_while_the_start_wa
     starting = asyncio.create_task(instances.start(spec(homes), seen.append, no_fence))
 
     async def reported() -> bool:
-        assert not starting.done(), await starting
+        assert not starting.done(), starting.exception()
         return any("no-such-class" in one.step and "CODEHUB_K8S_STORAGE_CLASS" in one.step for one in seen)
 
     await until(reported, "the claim's event is reported")

@@ -26,7 +26,7 @@ from e2e.ide_tabs import (
     until,
 )
 from e2e.pages import card, create, open_workspace, sign_in, until_is
-from testing.browser import patient
+from testing.browser import with_long_timeouts
 from testing.codehub.container_walkthrough import Walk
 from testing.codehub.dashboard import PASSWORD
 from testing.codehub.doors import Doors
@@ -89,7 +89,7 @@ def here(node: Node, s3_server: S3Server, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture
 async def context(here: Here) -> AsyncIterator[BrowserContext]:
     async with isolated_chromium(*here.ports) as browser:
-        yield patient(await browser.new_context(viewport={"width": 1280, "height": 800}))
+        yield with_long_timeouts(await browser.new_context(viewport={"width": 1280, "height": 800}))
 
 
 async def opened(here: Here, context: BrowserContext, profile: str, note: str = "") -> tuple[str, Page]:

@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import expect
 
 from e2e.pages import card, sign_in
-from testing.browser import patient
+from testing.browser import with_long_timeouts
 from testing.codehub.dashboard import PASSWORD
 from testing.codehub.full_stack import Stack
 from testing.codehub.isolated_browser import isolated_chromium
@@ -35,7 +35,7 @@ def listed(node: Node, namespace: str, kind: str, workspace_id: str) -> dict[str
 async def continue_in_the_dashboard(stack: Stack, ports: list[int], name: str) -> None:
     """Read what the card says, and press its button."""
     async with isolated_chromium(*ports) as browser:
-        page = await patient(await browser.new_context(viewport={"width": 1280, "height": 800})).new_page()
+        page = await with_long_timeouts(await browser.new_context(viewport={"width": 1280, "height": 800})).new_page()
         await sign_in(page, stack)
         await expect(card(page, name)).to_contain_text("the node node1 does not answer since")
         button = card(page, name).get_by_role("button", name=re.compile("^Continue from the last archive"))

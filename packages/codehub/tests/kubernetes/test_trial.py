@@ -212,7 +212,7 @@ def test_a_rolling_restart_of_each_part_under_an_open_terminal_and_a_running_arc
             trial.reach(archived, "RUNNING")
             assert trial.page(archived, "/run", _SUM) == before, part
             at = viewer.next
-            wait_for(lambda seen=at: viewer.next > seen, f"the terminal goes on after {part}")  # type: ignore[misc]
+            wait_for(lambda seen=at: viewer.next > seen, f"the terminal goes on after {part}")
     finally:
         viewer.ends.set()
         viewer.join(90)

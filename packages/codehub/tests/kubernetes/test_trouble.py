@@ -118,7 +118,7 @@ async def test_a_late_second_claim_does_not_take_the_place_of_the_first(world: P
     claim = await late._make(HOME, HomeCtx("inc-late"))
     await late._mark(claim, no_fence, "provision")
     status = await world.homes.status(HOME)
-    assert (status.state, status.ctx) == (HomeState.WHOLE, HomeCtx("inc-1"))
+    assert (status.state, status.ctx) == (HomeState.COMPLETE, HomeCtx("inc-1"))
     assert await world.homes.provision(HOME, "inc-3", no_fence) == HomeCtx("inc-1")
 
 

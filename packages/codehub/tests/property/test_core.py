@@ -17,7 +17,7 @@ from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeSt
 from codehub.domain.plan import Begin, Cancel, CarryOn, Complete, Decision, Fail, Heal, Rest, Wait, decide, observe
 from codehub.domain.progress import BACKOFF_LONGEST_S, backoff_s, begin, cancel, complete, fail, failure_of, heal
 from codehub.domain.transitions import EDGES, WORK
-from testing.codehub.workspaces import NOW, clear_looks, looks, workspace, workspaces
+from testing.codehub.workspaces import NOW, complete_observations, observations, workspace, workspaces
 
 
 def step(row: Workspace, seen: Observed) -> tuple[Workspace, Decision]:
@@ -42,12 +42,12 @@ def committed(row: Workspace, decision: Decision) -> Workspace:
             return row
 
 
-@given(workspaces(), looks)
+@given(workspaces(), observations)
 def test_the_same_input_gives_the_same_plan(row: Workspace, seen: Observed) -> None:
     assert step(row, seen) == step(row, seen)
 
 
-@given(workspaces(), looks)
+@given(workspaces(), observations)
 def test_error_implies_that_no_operation_is_under_way(row: Workspace, seen: Observed) -> None:
     observed, decision = step(row, seen)
     after = committed(observed, decision)
@@ -56,7 +56,7 @@ def test_error_implies_that_no_operation_is_under_way(row: Workspace, seen: Obse
         assert after.error_reason is not None
 
 
-@given(workspaces(), looks)
+@given(workspaces(), observations)
 def test_what_could_not_be_seen_never_leads_to_a_destructive_step(row: Workspace, seen: Observed) -> None:
     _, decision = step(row, seen)
     if seen.volume is None:
@@ -67,15 +67,15 @@ def test_what_could_not_be_seen_never_leads_to_a_destructive_step(row: Workspace
         assert decision.operation not in (Operation.ARCHIVING, Operation.DELETING, Operation.STOPPING)
 
 
-@given(workspaces(), looks)
-def test_a_level_that_cannot_be_told_leaves_the_phase_as_it_was(row: Workspace, seen: Observed) -> None:
+@given(workspaces(), observations)
+def test_a_level_that_is_unknown_leaves_the_phase_as_it_was(row: Workspace, seen: Observed) -> None:
     observed, _ = step(row, seen)
     if level_of(observed) is None and row.desired_state is not DesiredState.DELETED:
         assert observed.phase is row.phase
     assert (observed.phase_changed_at != row.phase_changed_at) <= (observed.phase is not row.phase)
 
 
-@given(workspaces(), looks)
+@given(workspaces(), observations)
 def test_operations_begin_only_along_the_edges_of_the_table(row: Workspace, seen: Observed) -> None:
     observed, decision = step(row, seen)
     if isinstance(decision, Begin):
@@ -104,7 +104,7 @@ def test_the_page_shows_every_requirement_that_the_code_runs_on() -> None:
     assert all(text in page for text in texts)
 
 
-@given(workspaces(), looks, st.sampled_from([VolumeState.ABSENT, VolumeState.INCOMPLETE]))
+@given(workspaces(), observations, st.sampled_from([VolumeState.ABSENT, VolumeState.INCOMPLETE]))
 def test_lost_data_is_never_answered_by_an_empty_or_older_home(
     row: Workspace, seen: Observed, state: VolumeState
 ) -> None:
@@ -113,7 +113,7 @@ def test_lost_data_is_never_answered_by_an_empty_or_older_home(
         assert decision.operation not in (Operation.PROVISIONING, Operation.RESTORING, Operation.STARTING)
 
 
-@given(workspaces(), clear_looks)
+@given(workspaces(), complete_observations)
 def test_archiving_is_done_only_when_the_archive_is_committed_and_the_volume_gone(
     row: Workspace, seen: Observed
 ) -> None:
@@ -124,7 +124,7 @@ def test_archiving_is_done_only_when_the_archive_is_committed_and_the_volume_gon
         assert seen.volume == VolumeSeen(VolumeState.ABSENT)
 
 
-@given(workspaces(), looks)
+@given(workspaces(), observations)
 def test_a_new_operation_that_may_write_an_archive_takes_a_new_op_id(row: Workspace, seen: Observed) -> None:
     observed, decision = step(row, seen)
     if isinstance(decision, Begin) and decision.operation in (Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE):
@@ -147,11 +147,11 @@ class World:
     def act(self, row: Workspace) -> Workspace:
         match row.operation:
             case Operation.PROVISIONING:
-                if self.volume.state is not VolumeState.WHOLE:
-                    self.volume = VolumeSeen(VolumeState.WHOLE, HomeCtx("made", row.archive_key))
+                if self.volume.state is not VolumeState.COMPLETE:
+                    self.volume = VolumeSeen(VolumeState.COMPLETE, HomeCtx("made", row.archive_key))
                 return replace(row, home_ctx=self.volume.ctx)
             case Operation.RESTORING:
-                self.volume = VolumeSeen(VolumeState.WHOLE, HomeCtx("restored", row.archive_key))
+                self.volume = VolumeSeen(VolumeState.COMPLETE, HomeCtx("restored", row.archive_key))
                 return replace(row, home_ctx=self.volume.ctx)
             case Operation.STARTING:
                 self.instance = InstanceSeen(exists=True, running=True, healthy=True)
@@ -161,7 +161,7 @@ class World:
                 return self._archived(row)
             case Operation.ARCHIVING | Operation.DELETING:
                 self.instance = InstanceSeen(exists=False)
-                if self.volume.state is VolumeState.WHOLE or row.operation is Operation.ARCHIVING:
+                if self.volume.state is VolumeState.COMPLETE or row.operation is Operation.ARCHIVING:
                     row = self._archived(row)
                 self.volume = VolumeSeen(VolumeState.ABSENT)
             case Operation.NONE:
@@ -199,7 +199,7 @@ _WANTED = {
 }
 
 
-@given(workspaces(), clear_looks)
+@given(workspaces(), complete_observations)
 def test_repeated_success_reaches_the_desired_state_or_rests_in_error(row: Workspace, seen: Observed) -> None:
     archives = {row.archive_key} if row.archive_key and seen.archive else set()
     ended, steps = _run(row, World(seen, archives))
@@ -223,7 +223,7 @@ def test_every_level_reaches_every_desired_state_and_then_plans_nothing(level: P
 
 def _at(level: Phase) -> tuple[Workspace, World]:
     row = workspace()
-    absent, whole = VolumeSeen(VolumeState.ABSENT), VolumeSeen(VolumeState.WHOLE, HomeCtx("made"))
+    absent, whole = VolumeSeen(VolumeState.ABSENT), VolumeSeen(VolumeState.COMPLETE, HomeCtx("made"))
     off, on = InstanceSeen(exists=False), InstanceSeen(exists=True, running=True, healthy=True)
     key = archive_key_of(row.id, "op-0")
     match level:
@@ -240,8 +240,8 @@ def _at(level: Phase) -> tuple[Workspace, World]:
 def test_a_whole_volume_is_adopted_only_when_it_was_made_from_what_is_recorded() -> None:
     key, other = archive_key_of(workspace().id, "op-1"), archive_key_of(workspace().id, "op-2")
     row = replace(workspace(desired=DesiredState.ARCHIVED), archive_key=key)
-    same = Observed(VolumeSeen(VolumeState.WHOLE, HomeCtx("late", key)), True, InstanceSeen(exists=False))
-    stale = Observed(VolumeSeen(VolumeState.WHOLE, HomeCtx("late", other)), True, InstanceSeen(exists=False))
+    same = Observed(VolumeSeen(VolumeState.COMPLETE, HomeCtx("late", key)), True, InstanceSeen(exists=False))
+    stale = Observed(VolumeSeen(VolumeState.COMPLETE, HomeCtx("late", other)), True, InstanceSeen(exists=False))
     assert observe(row, same, NOW).phase is Phase.STANDBY
     assert observe(row, same, NOW).home_ctx == HomeCtx("late", key)
     assert observe(row, stale, NOW).phase is Phase.ARCHIVED

@@ -21,7 +21,7 @@ NEW_ID = "01980000-0000-7000-8000-0000000000cc"
 CTX = HomeCtx("inc-1", archive_key_of(WORKSPACE_ID, OP))
 LOST = "the node n1 does not answer since 2026-11-16T12:00:00Z"
 ON_A_LOST_NODE = Observed(
-    volume=VolumeSeen(VolumeState.WHOLE, CTX), archive=True, instance=InstanceSeen(exists=True, unknown=LOST)
+    volume=VolumeSeen(VolumeState.COMPLETE, CTX), archive=True, instance=InstanceSeen(exists=True, unknown=LOST)
 )
 
 

@@ -200,13 +200,13 @@ def test_a_damaged_home_that_is_recorded_is_not_purged_by_a_deletion() -> None:
 
 def test_the_gc_asks_once_more_right_before_it_removes() -> None:
     class Changing(MemoryDatabase):
-        looks = 0
+        reads = 0
 
         async def claims(self, ids: Collection[str], keep: int) -> Mapping[str, Claim]:
             found = await super().claims(ids, keep)
-            self.looks += 1
-            # Between the two looks somebody recovered the workspace from this very archive.
-            if self.looks > 1:
+            self.reads += 1
+            # Between the two reads somebody recovered the workspace from this very archive.
+            if self.reads > 1:
                 return {id_: replace(claim, archive_key=place.archive_key) for id_, claim in found.items()}
             return found
 

@@ -28,7 +28,7 @@ from testing.codehub.workspaces import NOW, WORKSPACE_ID, workspace
 
 _YES = Condition(ConditionStatus.TRUE, "Ready")
 _CTX = HomeCtx("inc-1")
-_WHOLE = VolumeSeen(VolumeState.WHOLE, _CTX)
+_WHOLE = VolumeSeen(VolumeState.COMPLETE, _CTX)
 _ABSENT = VolumeSeen(VolumeState.ABSENT)
 _GONE = InstanceSeen(exists=False)
 
@@ -44,7 +44,7 @@ def test_an_instance_that_could_not_be_looked_at_is_neither_running_nor_absent()
 
 def test_a_volume_of_another_incarnation_is_not_the_home() -> None:
     row = replace(workspace(), home_ctx=_CTX, phase=Phase.STANDBY)
-    other = Observed(VolumeSeen(VolumeState.WHOLE, HomeCtx("inc-2")), None, _GONE)
+    other = Observed(VolumeSeen(VolumeState.COMPLETE, HomeCtx("inc-2")), None, _GONE)
     seen = apply_observation(row, other, NOW)
     assert not seen.conditions.volume_ready.is_true
     assert isinstance(decide(observe(row, other, NOW), NOW, was=Phase.STANDBY), Fail)
@@ -84,7 +84,7 @@ def test_what_was_lost_and_is_seen_again_heals_and_nothing_else_does() -> None:
         Observed(_ABSENT, None, _GONE),
         Observed(None, None, None),
         Observed(VolumeSeen(VolumeState.INCOMPLETE), None, _GONE),
-        Observed(VolumeSeen(VolumeState.WHOLE, HomeCtx("another")), None, _GONE),
+        Observed(VolumeSeen(VolumeState.COMPLETE, HomeCtx("another")), None, _GONE),
     ):
         assert decide(observe(failed, seen, NOW), NOW, was=Phase.ERROR) == Rest()
     found = observe(failed, Observed(_WHOLE, None, _GONE), NOW)

@@ -10,7 +10,7 @@ import shutil
 import ssl
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 
 from codehub.adapters import boundary_probe
 from codehub.adapters.kubernetes.client import ApiClient
+from codehub.adapters.kubernetes.errors import Forbidden
 from codehub.adapters.kubernetes.kubeconfig import ClusterAccess, ExecPlugin, Pem
 from codehub.adapters.kubernetes.manifests import PodOptions
 from codehub.adapters.kubernetes.probes import PodProbes
@@ -158,6 +159,48 @@ async def test_a_404_of_a_load_balancer_says_nothing_about_objects(body: bytes) 
             for attempt in (client.get("/nodes/n1"), client.delete("/pods/p", "mine"), client.list_page("/pods", {})):
                 with pytest.raises(BackendDown, match="not the Kubernetes API server"):
                     await attempt
+
+
+async def test_requests_do_not_wait_for_the_logs_that_users_follow() -> None:
+    following, over = 100, threading.Event()
+
+    class Following(Quiet):
+        def do_GET(self) -> None:
+            self.answer(200, json.dumps(POD).encode())
+            if self.path == "/log":
+                over.wait()  # the body has no length that the client knows
+
+        def answer(self, code: int, body: bytes) -> None:
+            self.send_response(code)
+            if self.path != "/log":
+                self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with serving(Following) as address:
+        async with client_of(ClusterAccess(server=address, namespace="n")) as client, AsyncExitStack() as followed:
+            try:
+                logs = []
+                for _ in range(following):
+                    stream = client.stream("/log", {}, read_timeout_s=None)
+                    logs.append(await followed.enter_async_context(stream))
+                    await anext(logs[-1])
+                assert await client.get("/pods/p") == POD
+            finally:
+                over.set()
+
+
+async def test_a_delete_that_a_webhook_refuses_as_if_something_was_missing_does_not_count_as_gone() -> None:
+    class Refusing(Quiet):
+        def do_DELETE(self) -> None:
+            message = 'admission webhook "audit.example.org" denied the request: no ticket was found'
+            refused = {"kind": "Status", "code": 404, "reason": "NotFound", "message": message}
+            self.answer(404, json.dumps(refused).encode())
+
+    with serving(Refusing) as address:
+        async with client_of(ClusterAccess(server=address, namespace="n")) as client:
+            with pytest.raises(Forbidden, match="no ticket was found"):
+                await client.delete("/pods/p", "mine")
 
 
 async def test_a_page_that_is_not_a_list_is_not_an_empty_list() -> None:

@@ -25,8 +25,8 @@ from codehub.adapters.kubernetes.diagnosis import (
 )
 from codehub.adapters.kubernetes.errors import Expired, Forbidden, InvalidObject, Refusal, to_error
 from codehub.adapters.kubernetes.manifests import (
+    COMPLETE,
     COMPLETED_AT,
-    WHOLE,
     InstancePod,
     PodOptions,
     TransferJob,
@@ -93,6 +93,9 @@ def test_a_proxy_that_a_mesh_adds_does_not_keep_a_workspace_alive_whose_ide_has_
     assert beside_proxy({"running": {}}).is_running
     native = decode_pod({"status": {"phase": "Running", "initContainerStatuses": [proxy]}})
     assert not native.is_running, "a native sidecar alone is no IDE"
+    killed = {"name": "mesh-proxy", "state": {"terminated": {"exitCode": 137}}}
+    both_ended = beside_proxy({"terminated": {"exitCode": 3}}, phase="Failed", initContainerStatuses=[killed])
+    assert outlook(both_ended) == Started(), "it is not the sidecar that failed the start"
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"])
@@ -140,6 +143,12 @@ def test_why_a_pod_ended() -> None:
     said = exit_reason(evicted)
     assert said is not None
     assert said.startswith("Evicted: The node was low on resource: memory.; raise its memory request")
+    preempted = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "m"}
+    assert exit_reason(pod("Failed", {"terminated": {"exitCode": 137}}, conditions=[preempted])) == (
+        "PreemptionByScheduler: m"
+    )
+    not_after_all = {**preempted, "status": "False"}
+    assert exit_reason(pod("Failed", {"terminated": {"exitCode": 3}}, conditions=[not_after_all])) == "ExitCode:3"
 
 
 def test_a_running_pod_that_is_not_ready_is_on_a_node_that_does_not_answer() -> None:
@@ -167,7 +176,7 @@ def test_a_node_is_out_of_service_by_its_taint() -> None:
     assert decode_node({}).ready == "Unknown"
 
 
-def test_the_newest_warning_is_told_with_what_to_do() -> None:
+def test_the_newest_warning_is_shown_with_what_to_do() -> None:
     events = [
         {"type": "Normal", "reason": "Pulled", "lastTimestamp": "9"},
         {"type": "Warning", "reason": "FailedMount", "message": "timed out", "lastTimestamp": "2"},
@@ -194,6 +203,9 @@ def test_the_newest_warning_is_told_with_what_to_do() -> None:
         (500, "", "boom", BackendDown),
         (503, "", "", BackendDown),
         (418, "", "teapot", Transient),
+        (422, "Invalid", "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", Forbidden),
+        (400, "BadRequest", 'admission webhook "w" denied the request: no', Forbidden),
+        (500, "InternalError", 'failed calling webhook "w": the request denied the request', BackendDown),
     ],
 )
 def test_a_refusal_becomes_the_error_that_asks_for_the_right_reaction(
@@ -231,7 +243,7 @@ def test_a_missing_permission_and_an_admission_rule_are_told_apart() -> None:
 
 
 @given(st.binary(max_size=200), st.integers(400, 599))
-def test_any_answer_is_a_refusal_that_can_be_told(raw: bytes, code: int) -> None:
+def test_any_answer_is_a_refusal_with_a_message(raw: bytes, code: int) -> None:
     assert str(to_error(Refusal.parse(code, raw), "do it"))
 
 
@@ -315,7 +327,7 @@ def test_an_instance_on_a_lost_node_is_unknown_with_the_reason_and_nothing_is_de
 
 
 def claim(uid: str, second: int, version: str | None, *, deleting: bool = False) -> Claim:
-    annotations = {WHOLE: "true"} | ({} if version is None else {COMPLETED_AT: version})
+    annotations = {COMPLETE: "true"} | ({} if version is None else {COMPLETED_AT: version})
     created = f"2026-11-17T16:00:{second:02}Z"
     return Claim(Meta("c", "n", uid, "99", created, deleting=deleting, annotations=annotations))
 

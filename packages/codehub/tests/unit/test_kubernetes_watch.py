@@ -10,7 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from codehub.adapters.kubernetes import watch
 from codehub.adapters.kubernetes.client import ApiClient
+from codehub.adapters.kubernetes.errors import Expired
 from codehub.adapters.kubernetes.objects import INSTALLATION, WORKSPACE, Claim, decode_claim
 from codehub.adapters.kubernetes.watch import Informer
 from codehub.domain.errors import BackendDown
@@ -50,6 +52,74 @@ def added(number: int) -> bytes:
     labels = {INSTALLATION: "i", WORKSPACE: f"w{number}"}
     meta = {"name": f"c{number}", "uid": f"u{number}", "resourceVersion": str(number + 1), "labels": labels}
     return json.dumps({"type": "ADDED", "object": {"metadata": meta}}).encode() + b"\n"
+
+
+class Forgetting(CutConnections):
+    """An API server that has forgotten the version of its own list when the watch begins, `_CUTS` times."""
+
+    def __init__(self, *, at_once: bool) -> None:
+        super().__init__(with_event=True)
+        self._at_once = at_once
+
+    async def _events(self, number: int) -> AsyncIterator[bytes]:
+        if number > _CUTS:
+            yield added(number)
+            await asyncio.Event().wait()
+        if self._at_once:
+            raise Expired("too old resource version")
+        status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+        yield json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_server_that_forgets_what_it_just_listed_is_unknown_and_is_not_listed_without_a_pause(
+    at_once: bool,
+) -> None:
+    """By its status, or by an event of a watch that was accepted."""
+    server = Forgetting(at_once=at_once)
+    informer: Informer[Claim] = Informer(cast(ApiClient, server), "/claims", decode_claim, "", lambda: 0.0)
+    said = set()
+    try:
+        async with asyncio.timeout(120):
+            while not informer.known_of(f"w{_CUTS + 1}"):
+                try:
+                    await informer.objects()
+                except BackendDown as error:
+                    said.add(str(error))
+                await asyncio.sleep(0.001)
+        assert len(said) == 1, "the first time costs a list, and no doubt"
+        assert "too old resource version" in said.pop()
+        assert informer.lists == _CUTS + 1
+        await informer.objects()
+    finally:
+        await informer.close()
+
+
+class Restored(CutConnections):
+    """An API server whose etcd was restored: it lists other objects, and is silent until it reaches the old version."""
+
+    async def list_all(self, path: str, params: Mapping[str, str]) -> tuple[list[dict[str, Any]], str]:
+        listed = [json.loads(added(_CUTS + 1))["object"]] if self.watches else []
+        return listed, "1" if self.watches else "1000"
+
+    async def _events(self, number: int) -> AsyncIterator[bytes]:
+        await asyncio.sleep(2 * watch._SILENCE_S)
+        raise BackendDown("no answer in time")
+        yield b""
+
+
+async def test_a_version_that_the_server_never_reaches_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "_SILENCE_S", 0.01)
+    server = Restored(with_event=False)
+    informer: Informer[Claim] = Informer(cast(ApiClient, server), "/claims", decode_claim, "", lambda: 0.0)
+    try:
+        assert await informer.of(f"w{_CUTS + 1}") == []
+        async with asyncio.timeout(120):
+            while not informer.known_of(f"w{_CUTS + 1}"):
+                await asyncio.sleep(0.001)
+        assert server.watches >= 2, "a dead connection alone is resumed"
+    finally:
+        await informer.close()
 
 
 @pytest.mark.parametrize("with_event", [True, False])

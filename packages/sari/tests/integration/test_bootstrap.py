@@ -194,7 +194,7 @@ def run_in(environment: dict[str, str], *words: str) -> subprocess.CompletedProc
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_python_that_can_make_no_environments_is_told_of_with_what_to_install(world: World) -> None:
+def test_a_python_that_can_make_no_environments_is_reported_with_what_to_install(world: World) -> None:
     done = run_in(bare_debian(world, "dirname", "sh", "id"))
     assert done.returncode == 1
     assert "sudo apt-get install python3-venv python3-pip" in done.stderr

@@ -19,7 +19,7 @@ from testing.sari.processes import wait_until
 SARI = str(Path(sys.executable).with_name("sari"))
 
 
-class Patient:
+class Machine:
     """A machine to examine: a home and a workspace of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -27,7 +27,7 @@ class Patient:
         self.workspace = folder / "work"
         (self.workspace / ".git").mkdir(parents=True)
         self.home.mkdir()
-        # Only what the checks need: a `sari` elsewhere on the real path is not this patient's.
+        # Only what the checks need: a `sari` elsewhere on the real path is not the machine's under test.
         self.path = folder / "bin"
         self.path.mkdir()
         self.environment = {"HOME": str(self.home), "PATH": str(self.path)}
@@ -68,23 +68,23 @@ class Patient:
 
 
 @pytest.fixture
-def patient(tmp_path: Path) -> Iterator[Patient]:
-    return Patient(tmp_path)
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    return Machine(tmp_path)
 
 
-def test_a_healthy_machine_has_nothing_wrong(patient: Patient) -> None:
-    (patient.path / "sari").symlink_to(SARI)
-    assert patient.sari("install", "--host", "codex").returncode == 0
-    findings = patient.examine()
+def test_a_healthy_machine_has_nothing_wrong(machine: Machine) -> None:
+    (machine.path / "sari").symlink_to(SARI)
+    assert machine.sari("install", "--host", "codex").returncode == 0
+    findings = machine.examine()
     assert [finding for finding in findings if finding["level"] == "error"] == []
     assert any("Codex CLI" in finding["what"] and f"starts {SARI}" in finding["what"] for finding in findings)
 
 
-def test_two_versions_on_the_path_are_found(patient: Patient) -> None:
-    (patient.path / "sari").symlink_to(SARI)
-    other = patient.program("second/sari", "0.1.26")
-    patient.environment["PATH"] += f":{other.parent}"
-    finding = patient.finds("several versions")
+def test_two_versions_on_the_path_are_found(machine: Machine) -> None:
+    (machine.path / "sari").symlink_to(SARI)
+    other = machine.program("second/sari", "0.1.26")
+    machine.environment["PATH"] += f":{other.parent}"
+    finding = machine.finds("several versions")
     assert finding["level"] == "error"
     assert "0.1.26" in finding["what"]
     assert "remove" in finding["fix"]
@@ -102,56 +102,56 @@ def test_two_versions_on_the_path_are_found(patient: Patient) -> None:
         ({"command": "OLD", "args": ["mcp"]}, "sari 0.1.26"),
     ],
 )
-def test_a_stale_client_entry_is_found_and_install_mends_it(
-    patient: Patient, entry: dict[str, object], says: str
+def test_a_stale_client_entry_is_found_and_install_fixes_it(
+    machine: Machine, entry: dict[str, object], says: str
 ) -> None:
     if entry.get("command") == "OLD":
-        entry = {**entry, "command": str(patient.program("old/sari", "0.1.26"))}
-    (patient.home / ".claude.json").write_text(json.dumps({"mcpServers": {"sari": entry}}))
-    finding = patient.finds("Claude Code:")
+        entry = {**entry, "command": str(machine.program("old/sari", "0.1.26"))}
+    (machine.home / ".claude.json").write_text(json.dumps({"mcpServers": {"sari": entry}}))
+    finding = machine.finds("Claude Code:")
     assert finding["level"] == "error"
     assert says in finding["what"]
     assert finding["fix"] == "sari install --host claude --scope user"
-    assert patient.sari("install", "--host", "claude").returncode == 0
-    assert patient.finds("Claude Code:")["level"] == "ok"
+    assert machine.sari("install", "--host", "claude").returncode == 0
+    assert machine.finds("Claude Code:")["level"] == "ok"
 
 
-def test_a_client_file_nobody_can_read_is_found(patient: Patient) -> None:
-    (patient.workspace / ".mcp.json").write_text("{,}")
-    finding = patient.finds("Claude Code (this project)")
+def test_a_client_file_nobody_can_read_is_found(machine: Machine) -> None:
+    (machine.workspace / ".mcp.json").write_text("{,}")
+    finding = machine.finds("Claude Code (this project)")
     assert finding["level"] == "error"
     assert "line 1" in finding["what"]
 
 
-def test_a_client_environment_that_hides_the_registry_is_found(patient: Patient) -> None:
-    assert patient.sari("install", "--host", "codex").returncode == 0
-    patient.environment["SARI_REGISTRY_FILE"] = str(patient.home / "elsewhere" / "server.json")
-    finding = patient.finds("Codex CLI:")
+def test_a_client_environment_that_hides_the_registry_is_found(machine: Machine) -> None:
+    assert machine.sari("install", "--host", "codex").returncode == 0
+    machine.environment["SARI_REGISTRY_FILE"] = str(machine.home / "elsewhere" / "server.json")
+    finding = machine.finds("Codex CLI:")
     assert finding["level"] == "error"
     assert "SARI_REGISTRY_FILE" in finding["what"]
-    assert patient.sari("install", "--host", "codex").returncode == 0
-    assert patient.finds("Codex CLI:")["level"] == "ok"
+    assert machine.sari("install", "--host", "codex").returncode == 0
+    assert machine.finds("Codex CLI:")["level"] == "ok"
 
 
-def test_a_damaged_registry_is_told_of_before_and_after_it_was_rebuilt(patient: Patient) -> None:
-    folder = patient.home / ".local" / "share" / "sari"
+def test_a_damaged_registry_is_reported_before_and_after_it_was_rebuilt(machine: Machine) -> None:
+    folder = machine.home / ".local" / "share" / "sari"
     folder.mkdir(parents=True)
     (folder / "server.json").write_text("{ not a registry")
-    findings = [finding for finding in patient.examine() if "damaged" in finding["what"]]
+    findings = [finding for finding in machine.examine() if "damaged" in finding["what"]]
     assert findings
     assert all(finding["fix"] for finding in findings)
-    assert patient.finds("was found damaged")["level"] == "warning"
+    assert machine.finds("was found damaged")["level"] == "warning"
     assert json.loads((folder / "server.json").read_text())["version"] == "2.0"
 
 
-def test_a_port_somebody_else_holds_is_told_of(patient: Patient) -> None:
+def test_a_port_somebody_else_holds_is_reported(machine: Machine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
-        patient.environment["SARI_DAEMON_PORT"] = str(port)
-        assert patient.finds(f"port {port}")["level"] == "warning"
+        machine.environment["SARI_DAEMON_PORT"] = str(port)
+        assert machine.finds(f"port {port}")["level"] == "warning"
 
 
-def test_a_port_somebody_else_holds_is_told_of_with_the_one_that_is_used_instead(tmp_path: Path) -> None:
+def test_a_port_somebody_else_holds_is_reported_with_the_one_that_is_used_instead(tmp_path: Path) -> None:
     """It said that the ports were free, or ours, as soon as a daemon ran on others."""
     with (
         socket.create_server(("127.0.0.1", 0)) as stranger,
@@ -169,7 +169,7 @@ def test_a_port_somebody_else_holds_is_told_of_with_the_one_that_is_used_instead
         assert f"port {taken[1]} (SARI_HTTP_PORT) is held by another program; {info['http_port']} is used" in said
 
 
-def test_a_damaged_index_is_found_and_mended_by_the_next_daemon(tmp_path: Path) -> None:
+def test_a_damaged_index_is_found_and_rebuilt_by_the_next_daemon(tmp_path: Path) -> None:
     with sari_home(tmp_path) as home:
         home.environment["SARI_WORKSPACE_IDLE_SEC"] = "600"
         home.write("a.txt", "needle\n")

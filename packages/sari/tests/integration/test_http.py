@@ -152,7 +152,7 @@ def test_the_page_loads_nothing_from_elsewhere_and_cannot_be_framed(web: Web) ->
         (b"POST /signin HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
     ],
 )
-def test_what_is_no_request_is_told_so_and_harms_nobody(web: Web, data: bytes, status: int) -> None:
+def test_what_is_no_request_is_refused_and_harms_nobody(web: Web, data: bytes, status: int) -> None:
     request = data.replace(b"HTTP/1.1\r\n", b"HTTP/1.1\r\nConnection: close\r\n", 1)
     assert web.raw(request).startswith(f"HTTP/1.1 {status} ".encode())
     assert web.ask("/health", token=None).status == 200

@@ -107,7 +107,7 @@ def test_an_entry_that_was_there_before_comes_back(person: Home) -> None:
     assert path.read_text() == text
 
 
-def test_a_registry_elsewhere_is_told_to_the_client_whose_environment_would_hide_it(person: Home) -> None:
+def test_a_registry_elsewhere_is_passed_to_the_client_whose_environment_would_hide_it(person: Home) -> None:
     person.environment["SARI_REGISTRY_FILE"] = str(person.home / "elsewhere" / "server.json")
     person.sari("install", "--host", "codex")
     assert (

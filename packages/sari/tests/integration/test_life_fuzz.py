@@ -45,7 +45,7 @@ def _pieces(chance: random.Random) -> list[bytes]:
         b'{"jsonrpc":"2.0","id":' + b"9" * 6_000 + b',"method":"ping"}',
         b"\xff\xfe\x00\x01",
     ]
-    noise = [chance.randbytes(chance.randrange(1, 400)).replace(b"\n", b"?") for _ in range(100)]
+    garbage = [chance.randbytes(chance.randrange(1, 400)).replace(b"\n", b"?") for _ in range(100)]
     good = b'{"jsonrpc":"2.0","id":"g","method":"tools/list","params":{}}'
     cut = [good[: chance.randrange(len(good))] for _ in range(50)]
     flipped = []
@@ -53,7 +53,7 @@ def _pieces(chance: random.Random) -> list[bytes]:
         changed = bytearray(good)
         changed[chance.randrange(len(changed))] = chance.randrange(256)
         flipped.append(bytes(changed).replace(b"\n", b"?"))
-    pieces = nasty + noise + cut + flipped
+    pieces = nasty + garbage + cut + flipped
     chance.shuffle(pieces)
     return pieces
 

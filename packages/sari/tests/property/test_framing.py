@@ -29,13 +29,13 @@ def test_messages_come_out_as_they_went_in_however_the_stream_is_cut(
 
 
 @given(st.binary(max_size=400), st.booleans(), st.lists(st.integers(0, 10_000), max_size=6))
-def test_any_bytes_at_all_neither_raise_nor_pile_up(noise: bytes, uses_headers: bool, cuts: list[int]) -> None:
+def test_any_bytes_at_all_neither_raise_nor_pile_up(garbage: bytes, uses_headers: bool, cuts: list[int]) -> None:
     decoder = Decoder(limit=64)
     head = b"Content-" if uses_headers else b"{"
     for _ in range(20):
-        for item in _feed(decoder, head + noise, cuts):
+        for item in _feed(decoder, head + garbage, cuts):
             assert isinstance(item, Refused) or len(item) <= 64
-    assert len(decoder._buffer) < 64 + 8192 + len(noise) + 16
+    assert len(decoder._buffer) < 64 + 8192 + len(garbage) + 16
 
 
 @given(st.integers(65, 5_000), st.booleans(), st.lists(st.integers(0, 10_000), max_size=6))

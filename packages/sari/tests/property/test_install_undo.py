@@ -26,7 +26,7 @@ values = st.recursive(
 servers = st.dictionaries(keys, st.dictionaries(keys, scalars, max_size=2), max_size=3)
 documents = st.tuples(st.dictionaries(keys, values, max_size=3), st.none() | servers)
 layouts = st.sampled_from([None, 1, 2, 4, "\t"])
-noise = st.sampled_from(["", "// a note, {\n", "/* , } */ "])
+comments = st.sampled_from(["", "// a note, {\n", "/* , } */ "])
 
 
 def _json(client: Client, document: tuple[dict[str, object], object], layout: int | str | None, comment: str) -> str:
@@ -53,7 +53,9 @@ def _toml(document: tuple[dict[str, object], object]) -> str:
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda client: client.name)
 @settings(max_examples=30)
-@given(document=documents, layout=layouts, comment=noise, crlf=st.booleans(), mark=st.booleans(), later=st.booleans())
+@given(
+    document=documents, layout=layouts, comment=comments, crlf=st.booleans(), mark=st.booleans(), later=st.booleans()
+)
 def test_uninstall_gives_back_the_exact_bytes(
     client: Client,
     document: tuple[dict[str, object], object],

@@ -52,14 +52,14 @@ class GitRemote:
     def __init__(self, allowed: Sequence[str] = (), ca: str = "") -> None:
         self._allowed = [ipaddress.ip_network(text) for text in allowed]
         self._ca = ca
-        self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def branches(self, url: RepositoryUrl, username: str, token: str) -> Branches:
         """Return the branches. Raises Invalid with the problem. Without a token, username and token are empty."""
         if url.uses_ssh:
             raise Invalid("branches are not listed over SSH: type the branch")
         host, port = _host_and_port(url)
-        async with self._gate:
+        async with self._slots:
             address = await self._checked_address(host, port)
             pin = f"{host.strip('[]')}:{port}:{address}"
             with tempfile.TemporaryDirectory(prefix="codehub-git-") as folder:

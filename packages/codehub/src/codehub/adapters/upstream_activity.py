@@ -53,7 +53,8 @@ def _is_busy(kernel: object) -> bool:
 
 async def _get(upstream: Upstream, path: str) -> bytes | None:
     transport = WorkspaceTransport(upstream.socket_path, upstream.uid) if upstream.socket_path else None
-    address = "http://localhost" if upstream.socket_path else f"http://{upstream.host}:{upstream.port}"
+    host = f"[{upstream.host}]" if ":" in upstream.host else upstream.host
+    address = "http://localhost" if upstream.socket_path else f"http://{host}:{upstream.port}"
     # Not compressed: a few bytes on the wire must not expand to many here.
     headers = {"Accept-Encoding": "identity", **(dict([upstream.secret]) if upstream.secret else {})}
     async with (

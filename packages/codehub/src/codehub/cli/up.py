@@ -27,7 +27,7 @@ from codehub.cli.env import values_of
 from codehub.cli.local_users import users_of
 from codehub.cli.stack import datadir
 from codehub.cli.stack.children import Part, keep_running
-from codehub.cli.stack.engine_gate import engine_view
+from codehub.cli.stack.engine_view import engine_view
 from codehub.cli.stack.hosts import LOCAL_PATTERN, with_own_hosts
 from codehub.cli.stack.ports import listen
 from codehub.cli.stack.receipts import receipts_view
@@ -60,6 +60,7 @@ def up() -> None:
     refuse_remote_engine(settings)
     datadir.prepare(settings.data_dir)
     raise_open_files()
+    datadir.refuse_unfinished_restore(settings.data_dir)
     with datadir.Lock(settings.data_dir), _listeners(settings) as (settings, sockets):
         asyncio.run(_run(settings, sockets))
 

@@ -111,7 +111,7 @@ class Actor:
     async def _archive_other_volume(self, task: Task, backends: WorkspaceBackends) -> None:
         """Archive, then remove, a complete volume that a deposed leader created late and that is in the way."""
         status = await backends.home_status()
-        if status.state is HomeState.WHOLE and status.ctx is not None:
+        if status.state is HomeState.COMPLETE and status.ctx is not None:
             await self._archive_and_remove(task, backends, status.ctx, current=False)
 
     async def _create_empty_archive(self, task: Task) -> None:

@@ -95,7 +95,7 @@ class DevImages:
         self._rows = rows
         self._lease = lease
         self._jobs: dict[str, _Job] = {}
-        self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
         self._group: asyncio.TaskGroup | None = None
 
     # --- for the start of a workspace
@@ -189,10 +189,10 @@ class DevImages:
 
     async def _work(self, row: Workspace, plan: Plan, ref: str, status: InstanceStatus, tell: Tell) -> str:
         """Return why the image could not be prepared; empty if it is there."""
-        if self._gate.locked():
+        if self._slots.locked():
             tell(BuildNews("Waiting for other builds.\n", "Waiting for other builds"))
         try:
-            async with self._gate:
+            async with self._slots:
                 features = await self._make(plan, ref, status, tell)
             self._jobs[row.id].ignored = tuple((each.key, name) for each in features for name in each.ignored)
             return await self._deps.builder.why_not(ref, self._deps.profile_of(row)[1])

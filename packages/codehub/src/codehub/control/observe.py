@@ -108,7 +108,7 @@ class Observer:
         if key is None:
             return None
         known = workspace.conditions.archive_ready
-        whole = volume is not None and volume.state is VolumeState.WHOLE
+        whole = volume is not None and volume.state is VolumeState.COMPLETE
         if whole and workspace.operation not in _ABOUT_ARCHIVES and not known.is_unknown:
             return known.is_true  # next to a complete volume the archive does not matter: save the request
         try:

@@ -109,7 +109,7 @@ class Resync:
         self._losses.volumes &= self._rows.keys()
         self._losses.archives &= self._rows.keys()
         suspects = (differing | noted | set(changed) | self._not_known() | self._losses.volumes) & self._rows.keys()
-        return await self._worth_a_look(suspects - set(busy))
+        return await self._to_reconcile(suspects - set(busy))
 
     @property
     def alarm(self) -> str:
@@ -187,7 +187,7 @@ class Resync:
             return set()
         return {id_ for id_ in old.keys() | new.keys() if old.get(id_) != new.get(id_)}
 
-    async def _worth_a_look(self, suspects: Iterable[str]) -> list[str]:
+    async def _to_reconcile(self, suspects: Iterable[str]) -> list[str]:
         """Workspaces that an observation would change, those with work to do first."""
         urgent: list[str] = []
         lost: list[str] = []

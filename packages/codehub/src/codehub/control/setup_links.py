@@ -227,7 +227,7 @@ class SetupLinks:
         group: asyncio.TaskGroup,
         answering: set[asyncio.Task[None]],
     ) -> None:
-        gate = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
+        slots = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
         last: SetupState | None = None
         async for message in stream.messages():
             if message.get("event") == "setup":
@@ -236,8 +236,8 @@ class SetupLinks:
                     notes.get_nowait()  # the newest is what counts
                 notes.put_nowait(last)
             elif isinstance(message.get("id"), int):
-                await gate.acquire()  # one that asks faster than it is answered waits
-                task = group.create_task(self._answer(linked.workspace, status, stream, message, gate))
+                await slots.acquire()  # one that asks faster than it is answered waits
+                task = group.create_task(self._answer(linked.workspace, status, stream, message, slots))
                 answering.add(task)
                 task.add_done_callback(answering.discard)
         if last is not None:
@@ -249,7 +249,7 @@ class SetupLinks:
         status: InstanceStatus,
         stream: LinkStream,
         question: Message,
-        gate: asyncio.Semaphore,
+        slots: asyncio.Semaphore,
     ) -> None:
         answer: dict[str, object] = {"answer": question["id"]}
         try:
@@ -257,7 +257,7 @@ class SetupLinks:
         except CodeHubError as error:
             answer["error"] = str(error)
         finally:
-            gate.release()
+            slots.release()
         try:
             await stream.send(answer)
         except UpstreamUnavailable:

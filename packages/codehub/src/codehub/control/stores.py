@@ -89,7 +89,7 @@ class StoreCheck:
         for row in rows:
             assert self._homes is not None
             found = await self._homes.status(home_key(row))
-            if found.state is HomeState.WHOLE and found.ctx == row.home_ctx:
+            if found.state is HomeState.COMPLETE and found.ctx == row.home_ctx:
                 return True
         return False
 

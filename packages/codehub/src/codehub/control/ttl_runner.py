@@ -66,7 +66,7 @@ class TtlRunner:
             await asyncio.sleep(self._settings.interval_s)
 
     async def tick(self) -> None:
-        coverage = await self._take_in_activity()
+        coverage = await self._store_activity()
         begun = self._clock.monotonic()
         await self._put_to_rest(coverage, self._clock.now())
         self._last_tick = timedelta(seconds=self._clock.monotonic() - begun)
@@ -84,7 +84,7 @@ class TtlRunner:
             _log.info("put to rest", slept=len(slept), archived=len(archived))
             self._wake(changed)
 
-    async def _take_in_activity(self) -> ActivityCoverage:
+    async def _store_activity(self) -> ActivityCoverage:
         """Store activity from Redis in `last_access_at`, then delete exactly what was stored. A failure ends the tick."""
         saw, self._saw = self._saw, False
         unbroken = await self._activity.unbroken() and saw
@@ -113,13 +113,13 @@ class TtlRunner:
 
         Returns the ids of those that could not be asked, because their backend or their node does not answer.
         """
-        gate = asyncio.Semaphore(_MAX_CONCURRENT_PROBES)
+        slots = asyncio.Semaphore(_MAX_CONCURRENT_PROBES)
         busy_max = timedelta(seconds=self._settings.busy_max_s)
 
         unasked: set[str] = set()
 
         async def ask(workspace: Workspace) -> tuple[Workspace, Work | None]:
-            async with gate:
+            async with slots:
                 try:
                     return workspace, await self._work(workspace, now)
                 except BackendDown as error:

@@ -26,7 +26,7 @@ from codehub.domain.model import (
 
 
 class VolumeState(StrEnum):
-    WHOLE = "Ready"
+    COMPLETE = "Ready"
     INCOMPLETE = "Incomplete"
     ABSENT = "NotFound"
 
@@ -113,7 +113,7 @@ def _volume(workspace: Workspace, observed: Observed) -> tuple[Condition, HomeCt
     recorded, seen = workspace.home_ctx, observed.volume
     if seen is None:
         return _unknown(observed.unseen.get("volume", "the storage backend does not answer")), recorded
-    if seen.state is not VolumeState.WHOLE:
+    if seen.state is not VolumeState.COMPLETE:
         return Condition(ConditionStatus.FALSE, seen.state.value), recorded
     if recorded is None and _is_made_from_what_is_recorded(workspace, seen.ctx):
         recorded = seen.ctx

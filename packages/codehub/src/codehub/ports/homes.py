@@ -28,7 +28,7 @@ class HomeKey:
 
 
 class HomeState(StrEnum):
-    WHOLE = "Ready"
+    COMPLETE = "Ready"
     INCOMPLETE = "Incomplete"
     ABSENT = "NotFound"
 

@@ -65,13 +65,13 @@ class ProxyServer:
         self.clock = clock
         self.workspace_cookie = workspace_cookie
         self.metrics = Metrics()
-        self.warm = HeaderCache(clock)
+        self.header_cache = HeaderCache(clock)
         self.connections: set[Exchange] = set()
         self.tunnels: set[Tunnel] = set()
         self.pipes = Pipes()
         self.draining = False
         self.loop: asyncio.AbstractEventLoop
-        self.on_tick: list[Callable[[], None]] = [self.warm.sweep]
+        self.on_tick: list[Callable[[], None]] = [self.header_cache.sweep]
         self.on_stop: list[Callable[[], None]] = []
         self._trusted = trusted
         self._cap = ConnectionCap(most_per_address, trusted)

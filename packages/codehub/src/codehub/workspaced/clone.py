@@ -99,7 +99,7 @@ class Clone:
             raise
 
     def _stage(self) -> None:
-        filters = self._look()
+        filters = self._inspect()
         self._clone(filters)
         if self._check_out():
             self._fetch_the_rest(self.staging)
@@ -119,7 +119,7 @@ class Clone:
         except OSError:
             return False
 
-    def _look(self) -> bool:
+    def _inspect(self) -> bool:
         """Return whether the server can omit old files. Also detects problems before anything is downloaded."""
         trace = self.staging + ".trace"
         env = {**self.env, "GIT_TRACE_PACKET": trace}
@@ -351,7 +351,6 @@ def main() -> int:
         clone.run()
     except Failed as error:
         result = {"state": "failed", "kind": error.trouble.kind, "message": error.trouble.message, "id": spec["id"]}
-        print(error.trouble.message, flush=True)
     except OSError as error:
         trouble = explain(str(error), spec["url"], spec["ref"])
         result = {"state": "failed", "kind": trouble.kind, "message": trouble.message, "id": spec["id"]}

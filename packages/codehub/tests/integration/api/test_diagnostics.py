@@ -149,7 +149,7 @@ async def test_the_coordinators_health_is_what_the_lock_says_and_errors_are_for_
         assert seen["uptime_seconds"] >= 0
 
 
-async def test_why_a_coordinator_refuses_to_lead_is_told_to_administrators_while_it_lasts(
+async def test_why_a_coordinator_refuses_to_lead_is_shown_to_administrators_while_it_lasts(
     api: Api, database: Database
 ) -> None:
     store, admin = PostgresControlStore(database), await api.signed_in()

@@ -80,7 +80,7 @@ async def test_config_ssh_without_a_terminal_names_the_option(signed_in: Command
     assert not (tmp_path / ".ssh/config").exists()
 
 
-async def test_an_error_is_told_in_whole_sentences(signed_in: Command, stage: Stage) -> None:
+async def test_an_error_is_reported_in_full_sentences(signed_in: Command, stage: Stage) -> None:
     lost = {"phase": "ERROR", "error_reason": "DataLost", "error_message": "the home is recorded, but it is missing"}
     await stage.add("lost", **lost)
     assert (await signed_in.ok("ws", "show", "lost")).splitlines()[-1] == (

@@ -47,7 +47,7 @@ async def test_a_template_is_pushed_previewed_used_updated_and_archived(signed_i
     assert (refused.code, "is in use (1)" in refused.err) == (6, True), refused
 
 
-async def test_mistakes_are_told_with_their_lines_and_exit_codes(signed_in: Command, tmp_path: Path) -> None:
+async def test_mistakes_are_reported_with_their_lines_and_exit_codes(signed_in: Command, tmp_path: Path) -> None:
     file = tmp_path / "bad.toml"
     file.write_text(WEB)
     await signed_in.ok("templates", "push", str(file))

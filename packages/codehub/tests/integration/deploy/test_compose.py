@@ -34,28 +34,28 @@ def test_what_is_composed_runs_workspaces_and_they_outlive_it(
     make_image: Callable[[DockerEngine], None], docker_engine: DockerEngine, s3_server: S3Server
 ) -> None:
     make_image(docker_engine)
-    with composed(docker_engine, s3_server) as hub:
-        hub.run("up", "--detach")
-        _until(lambda: _ready(hub), hub)
-        with signed_in(hub) as client:
+    with composed(docker_engine, s3_server) as installed:
+        installed.run("up", "--detach")
+        _until(lambda: _ready(installed), installed)
+        with signed_in(installed) as client:
             token = client.post("tokens", json={"name": "test"}).json()["token"]
             made = client.post("workspaces", json={"name": "api", "image_ref": TINY_IMAGE})
             assert made.status_code == 201, made.text
             path = f"workspaces/{made.json()['id']}"
-            _until(lambda: client.get(path).json()["status"] == "RUNNING", hub)
+            _until(lambda: client.get(path).json()["status"] == "RUNNING", installed)
             # The proxy's container, which is not root, reaches a socket in a directory of the workspace.
-            assert _inside(hub, made.json()["id"], token, "echo written > note; cat note") == "written\n"
+            assert _inside(installed, made.json()["id"], token, "echo written > note; cat note") == "written\n"
             assert "hello from" in client.get(f"{path}/logs").text
             assert client.post(f"{path}:archive").status_code == 202
-            _until(lambda: client.get(path).json()["phase"] == "ARCHIVED", hub)
+            _until(lambda: client.get(path).json()["phase"] == "ARCHIVED", installed)
             assert client.post(f"{path}:start").status_code == 202
-            _until(lambda: client.get(path).json()["status"] == "RUNNING", hub)
-        assert _inside(hub, made.json()["id"], token, "cat note; echo $HOSTNAME > who") == "written\n"
-        who = _inside(hub, made.json()["id"], token, "cat /proc/sys/kernel/random/boot_id /etc/hostname")
-        hub.run("down", "--timeout", "20")
-        hub.run("up", "--detach")
-        _until(lambda: _ready(hub), hub)
-        again = _inside(hub, made.json()["id"], token, "cat /proc/sys/kernel/random/boot_id /etc/hostname")
+            _until(lambda: client.get(path).json()["status"] == "RUNNING", installed)
+        assert _inside(installed, made.json()["id"], token, "cat note; echo $HOSTNAME > who") == "written\n"
+        who = _inside(installed, made.json()["id"], token, "cat /proc/sys/kernel/random/boot_id /etc/hostname")
+        installed.run("down", "--timeout", "20")
+        installed.run("up", "--detach")
+        _until(lambda: _ready(installed), installed)
+        again = _inside(installed, made.json()["id"], token, "cat /proc/sys/kernel/random/boot_id /etc/hostname")
         assert again == who, "the same container as before"
 
 
@@ -64,11 +64,11 @@ def test_doctor_tries_the_boundaries_of_workspaces_from_the_coordinators_contain
 ) -> None:
     """CodeHub in a container sets no packet filter, and doctor says what that means on this very machine."""
     import_image(docker_engine)
-    with composed(docker_engine, s3_server) as hub:
-        hub.run("up", "--detach")
-        _until(lambda: _ready(hub), hub)
+    with composed(docker_engine, s3_server) as installed:
+        installed.run("up", "--detach")
+        _until(lambda: _ready(installed), installed)
         with _no_way_to_metadata():
-            said = json.loads(hub.doctor())
+            said = json.loads(installed.doctor())
         found = {one["boundary"]: one for one in said if one["part"] == "boundary"}
         assert "all" not in found, found["all"]["message"]
         held = {name for name, one in found.items() if one["verdict"] == "held"}
@@ -84,7 +84,7 @@ def test_doctor_tries_the_boundaries_of_workspaces_from_the_coordinators_contain
         open_to_all = found["reach this machine's address on the containers' network"]
         assert open_to_all["verdict"] == "NOT HELD", "no packet filter keeps containers from this machine"
         assert "iptables" in open_to_all["fix"]
-        sockets = Path(hub.environment["CODEHUB_SOCKETS_DIR"])
+        sockets = Path(installed.environment["CODEHUB_SOCKETS_DIR"])
         assert not list(sockets.glob("doctor-*")), "nothing is left behind"
 
 
@@ -99,24 +99,24 @@ def _no_way_to_metadata() -> Iterator[None]:
         subprocess.run(["iptables", "-w", "10", "-D", *rule], check=True)
 
 
-def _inside(hub: Composed, workspace_id: str, token: str, command: str) -> str:
-    answer = run_through_proxy(hub.proxy_port, workspace_id, token, command)
+def _inside(installed: Composed, workspace_id: str, token: str, command: str) -> str:
+    answer = run_through_proxy(installed.proxy_port, workspace_id, token, command)
     assert answer.status_code == 200, answer.text
     return answer.text
 
 
-def _ready(hub: Composed) -> bool:
+def _ready(installed: Composed) -> bool:
     try:
-        ready = httpx.get(f"{hub.url}/health/ready", timeout=10, trust_env=False).status_code == 200
-        led = httpx.get(f"{hub.url}/health/coordinator", timeout=10, trust_env=False).json().get("leader") or {}
-        httpx.get(f"http://127.0.0.1:{hub.proxy_port}/health", timeout=10, trust_env=False)
+        ready = httpx.get(f"{installed.url}/health/ready", timeout=10, trust_env=False).status_code == 200
+        led = httpx.get(f"{installed.url}/health/coordinator", timeout=10, trust_env=False).json().get("leader") or {}
+        httpx.get(f"http://127.0.0.1:{installed.proxy_port}/health", timeout=10, trust_env=False)
     except httpx.TransportError:
         return False
     return ready and bool(led.get("holder_id"))
 
 
-def _until(true: Callable[[], bool], hub: Composed) -> None:
+def _until(true: Callable[[], bool], installed: Composed) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not true():
-        assert time.monotonic() < deadline, hub.run("logs", "--no-color", "--tail", "40")
+        assert time.monotonic() < deadline, installed.run("logs", "--no-color", "--tail", "40")
         time.sleep(0.2)

@@ -61,6 +61,8 @@ def test_a_private_repository_needs_a_credential_and_a_button_tries_again(
     assert failed["state"] == "failed"
     assert "codehub git-auth add" in failed["text"]
     assert made.step("clone")["kind"] == "auth"
+    log = made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
+    assert log.count(made.step("clone")["message"]) == 1, log
     made.until("RUNNING")  # the IDE runs all the same
     shop.ask("POST", "git-credentials", {"host": git_server.url("private/app"), "username": USER, "token": TOKEN})
     shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
@@ -253,27 +255,27 @@ def test_large_files_come_from_lfs_with_the_same_credential(shop: Repositories, 
 
 
 def test_a_clone_outlives_a_killed_workspaced(shop: Repositories, git_server: GitServer) -> None:
-    gate = git_server.make_gated("killed")
-    made = shop.create("killed", repo={"url": gate.url})
+    held = git_server.make_held("killed")
+    made = shop.create("killed", repo={"url": held.url})
     made.until_setup(lambda now: now.get("percent") is not None)
     made.kill_helper(made.helper())
-    gate.open()
+    held.release()
     made.until_setup(lambda now: now["state"] == "done" and now["folder"] == "killed")
     assert made.sh("git -C ~/killed status --porcelain; ls ~/killed | wc -l") == "400\n"
-    assert gate.clones() == 1, "it went on where it was"
+    assert held.clones() == 1, "it went on where it was"
 
 
 def test_a_clone_that_was_killed_says_so_and_is_repeated_by_the_button(
     shop: Repositories, git_server: GitServer
 ) -> None:
-    gate = git_server.make_gated("broken-off")
-    made = shop.create("broken-off", repo={"url": gate.url})
+    held = git_server.make_held("broken-off")
+    made = shop.create("broken-off", repo={"url": held.url})
     made.until_setup(lambda now: now.get("percent") is not None)
     made.sh("pkill -KILL -f '[c]lone[.]py'; pkill -KILL git; true")
     failed = made.until_setup(lambda now: now["state"] == "failed")
     assert "interrupted" in failed["text"], failed
     assert made.sh("ls ~/broken-off 2>/dev/null | wc -l") == "0\n", "half a clone is never shown as a whole one"
-    gate.open()
+    held.release()
     shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
     made.until_setup(lambda now: now["state"] == "done" and now["folder"] == "broken-off")
     assert made.sh("git -C ~/broken-off fsck 2>&1 | grep -c error; ls ~/broken-off | wc -l").split() == ["0", "400"]
@@ -282,10 +284,10 @@ def test_a_clone_that_was_killed_says_so_and_is_repeated_by_the_button(
 def test_a_clone_that_its_server_breaks_off_says_so_and_leaves_nothing_behind(
     shop: Repositories, git_server: GitServer
 ) -> None:
-    gate = git_server.make_gated("dropped")
-    made = shop.create("dropped", repo={"url": gate.url})
+    held = git_server.make_held("dropped")
+    made = shop.create("dropped", repo={"url": held.url})
     made.until_setup(lambda now: now.get("percent") is not None)
-    gate.break_off()
+    held.break_off()
     failed = made.until_setup(lambda now: now["state"] == "failed")
     step = made.step("clone")
     assert (step["kind"], failed["retry"]) == ("broken", "Try again"), step

@@ -50,8 +50,8 @@ def test_an_install_script_that_never_ends_is_named_and_skipped_and_the_rest_fol
 def test_a_clone_is_stopped_with_all_of_git_and_cloned_again_on_request(
     shop: Repositories, git_server: GitServer
 ) -> None:
-    gate = git_server.make_gated("halted")
-    made = shop.create("halted", repo={"url": gate.url})
+    held = git_server.make_held("halted")
+    made = shop.create("halted", repo={"url": held.url})
     until_running(made, "clone")
     made.until_setup(lambda now: (now["percent"] or 0) > 0)
     shop.ask("POST", f"workspaces/{made.workspace_id}:skip-setup", {"step": "clone"})
@@ -61,7 +61,7 @@ def test_a_clone_is_stopped_with_all_of_git_and_cloned_again_on_request(
     assert (
         made.sh("pgrep git | wc -l; find ~/.local/state/codehub/setup/clone-staging -mindepth 1 | wc -l") == "0\n0\n"
     )
-    gate.open()
+    held.release()
     shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
     made.until_setup(lambda now: now["state"] == "done" and bool(now["folder"]))
 

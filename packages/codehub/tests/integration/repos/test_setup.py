@@ -9,7 +9,7 @@ import time
 import pytest
 
 from testing.codehub.full_stack import TIMEOUT_S
-from testing.codehub.git_server import TOKEN, USER, GitServer
+from testing.codehub.git_server import TOKEN, USER, GitServer, git
 from testing.codehub.repositories import Made, Repositories
 
 pytestmark = [
@@ -192,22 +192,39 @@ def test_setup_commands_of_a_later_version_of_the_template_are_for_new_homes(sho
 
 
 def test_what_a_stop_interrupts_is_repeated_at_the_next_start(shop: Repositories, git_server: GitServer) -> None:
-    gate = git_server.make_gated("stopped")
+    held = git_server.make_held("stopped")
     command = "echo $PPID > ~/began; test -e ~/go || sleep 100000; echo ran >> ~/ran"
     git_server.make("public/stopped-too", {".devcontainer.json": json.dumps({"postCreateCommand": command})})
-    cloning = shop.create("cloning", repo={"url": gate.url})
+    cloning = shop.create("cloning", repo={"url": held.url})
     running = shop.create("running", repo={"url": git_server.url("public/stopped-too")})
     cloning.until_setup(lambda now: now.get("percent") is not None)
     until_prints(running, "test -e ~/began && echo began || true", "began\n")
     cloning.put("STANDBY", "STANDBY")
     running.put("STANDBY", "STANDBY")
-    gate.open()
+    held.release()
     (running.files() / "go").touch()
     cloning.put("RUNNING", "RUNNING")
     running.put("RUNNING", "RUNNING")
     cloning.until_setup(lambda now: now["state"] == "done" and now["folder"] == "stopped")
     until_prints(running, "cat ~/ran", "ran\n")
     assert running.settled()["state"] == "done"
+
+
+def test_a_retry_that_cannot_be_written_down_says_so_and_may_be_repeated(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    bare = git_server.make("public/unwritten", {"README.md": "x\n"})
+    made = shop.create("unwritten", repo={"url": git_server.url("public/unwritten"), "ref": "later"})
+    assert made.settled()["state"] == "failed"
+    git(bare, "branch", "later")
+    state = "cd ~/.local/state/codehub && "
+    made.sh(state + "mv setup away && touch setup")  # as on a full disk, nothing is written there
+    shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
+    said = made.until_setup(lambda now: bool(now["error"]))
+    assert (said["error"], said["retry"]) == ("The setup cannot be written down: Not a directory", "Try again")
+    made.sh(state + "rm setup && mv away setup")
+    shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
+    assert made.until_setup(lambda now: now["state"] == "done" and now["folder"] == "unwritten")["error"] == ""
 
 
 def test_a_command_that_fails_and_a_file_with_an_error_leave_the_workspace_usable(

@@ -34,11 +34,11 @@ from testing.codehub.observations import (
     ABSENT,
     ARCHIVED,
     ASLEEP,
+    COMPLETE,
     GONE,
     KEY,
     LOST,
     RUNS,
-    WHOLE,
     step,
 )
 from testing.codehub.workspaces import NOW, workspace
@@ -46,24 +46,26 @@ from testing.codehub.workspaces import NOW, workspace
 
 def test_a_workspace_in_error_rests_until_it_is_deleted_or_healed() -> None:
     failed = replace(LOST, error_reason=ErrorReason.TIMEOUT)
-    assert step(failed, WHOLE, None, GONE) == Rest()
-    assert step(replace(failed, desired_state=DesiredState.DELETED), WHOLE, None, GONE) == Begin(Operation.DELETING)
+    assert step(failed, COMPLETE, None, GONE) == Rest()
+    assert step(replace(failed, desired_state=DesiredState.DELETED), COMPLETE, None, GONE) == Begin(
+        Operation.DELETING
+    )
     assert step(LOST, ABSENT, None, GONE) == Rest()
-    assert step(LOST, WHOLE, None, GONE) == Heal()
+    assert step(LOST, COMPLETE, None, GONE) == Heal()
 
 
 @pytest.mark.parametrize(
     ("row", "seen", "found"),
     [
-        (LOST, (WHOLE, None, GONE), True),
+        (LOST, (COMPLETE, None, GONE), True),
         (LOST, (None, None, GONE), False),
-        (LOST, (VolumeSeen(VolumeState.WHOLE, HomeCtx("inc-2")), None, GONE), False),
+        (LOST, (VolumeSeen(VolumeState.COMPLETE, HomeCtx("inc-2")), None, GONE), False),
         (replace(LOST, home_ctx=None, archive_key=KEY), (ABSENT, True, GONE), True),
         (replace(LOST, home_ctx=None, archive_key=KEY), (ABSENT, None, GONE), False),
         (replace(LOST, home_ctx=None, archive_key=KEY), (None, True, GONE), False),
         (replace(LOST, home_ctx=None), (ABSENT, True, GONE), False),
-        (replace(LOST, error_reason=ErrorReason.TIMEOUT), (WHOLE, None, GONE), False),
-        (replace(LOST, desired_state=DesiredState.DELETED), (WHOLE, None, GONE), False),
+        (replace(LOST, error_reason=ErrorReason.TIMEOUT), (COMPLETE, None, GONE), False),
+        (replace(LOST, desired_state=DesiredState.DELETED), (COMPLETE, None, GONE), False),
     ],
 )
 def test_lost_data_is_found_when_exactly_the_recorded_data_is_seen(

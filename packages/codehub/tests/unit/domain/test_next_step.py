@@ -24,6 +24,7 @@ from testing.codehub.observations import (
     ABSENT,
     ARCHIVED,
     ASLEEP,
+    COMPLETE,
     GONE,
     KEY,
     PARTIAL,
@@ -33,7 +34,6 @@ from testing.codehub.observations import (
     SICK,
     STARTS,
     STOPPED,
-    WHOLE,
     step,
     under_way,
 )
@@ -44,11 +44,11 @@ from testing.codehub.workspaces import NOW, WORKSPACE_ID, workspace
     ("row", "seen", "decision"),
     [
         # Converged.
-        (ASLEEP, (WHOLE, None, GONE), Rest()),
-        (RUNNING, (WHOLE, None, RUNS), Rest()),
+        (ASLEEP, (COMPLETE, None, GONE), Rest()),
+        (RUNNING, (COMPLETE, None, RUNS), Rest()),
         (ARCHIVED, (ABSENT, True, GONE), Rest()),
         # Up.
-        (replace(ASLEEP, desired_state=DesiredState.RUNNING), (WHOLE, None, GONE), Begin(Operation.STARTING)),
+        (replace(ASLEEP, desired_state=DesiredState.RUNNING), (COMPLETE, None, GONE), Begin(Operation.STARTING)),
         (replace(ARCHIVED, desired_state=DesiredState.RUNNING), (ABSENT, True, GONE), Begin(Operation.RESTORING)),
         (workspace(), (ABSENT, None, GONE), Begin(Operation.PROVISIONING)),
         (workspace(desired=DesiredState.ARCHIVED), (ABSENT, None, GONE), Begin(Operation.CREATE_EMPTY_ARCHIVE)),
@@ -56,19 +56,19 @@ from testing.codehub.workspaces import NOW, WORKSPACE_ID, workspace
         # A copy whose archive is there is restored like any other.
         (replace(workspace(), copy_of="other", archive_key=KEY), (ABSENT, True, GONE), Begin(Operation.RESTORING)),
         # Down.
-        (replace(RUNNING, desired_state=DesiredState.STANDBY), (WHOLE, None, RUNS), Begin(Operation.STOPPING)),
-        (replace(RUNNING, desired_state=DesiredState.STANDBY), (WHOLE, None, SICK), Begin(Operation.STOPPING)),
-        (replace(ASLEEP, desired_state=DesiredState.ARCHIVED), (WHOLE, None, STOPPED), Begin(Operation.ARCHIVING)),
-        (replace(ASLEEP, desired_state=DesiredState.DELETED), (WHOLE, None, GONE), Begin(Operation.ARCHIVING)),
+        (replace(RUNNING, desired_state=DesiredState.STANDBY), (COMPLETE, None, RUNS), Begin(Operation.STOPPING)),
+        (replace(RUNNING, desired_state=DesiredState.STANDBY), (COMPLETE, None, SICK), Begin(Operation.STOPPING)),
+        (replace(ASLEEP, desired_state=DesiredState.ARCHIVED), (COMPLETE, None, STOPPED), Begin(Operation.ARCHIVING)),
+        (replace(ASLEEP, desired_state=DesiredState.DELETED), (COMPLETE, None, GONE), Begin(Operation.ARCHIVING)),
         (replace(ARCHIVED, desired_state=DesiredState.DELETED), (ABSENT, True, GONE), Begin(Operation.DELETING)),
         (replace(workspace(desired=DesiredState.DELETED)), (ABSENT, None, GONE), Begin(Operation.DELETING)),
         # A running instance that is gone or sick is started again.
-        (RUNNING, (WHOLE, None, GONE), Begin(Operation.STARTING, again=True)),
-        (RUNNING, (WHOLE, None, SICK), Begin(Operation.STARTING, again=True)),
+        (RUNNING, (COMPLETE, None, GONE), Begin(Operation.STARTING, again=True)),
+        (RUNNING, (COMPLETE, None, SICK), Begin(Operation.STARTING, again=True)),
         # Nothing is done while something that matters is unknown.
         (RUNNING, (None, None, RUNS), Rest()),
-        (RUNNING, (WHOLE, None, None), Rest()),
-        (replace(RUNNING, desired_state=DesiredState.STANDBY), (WHOLE, None, None), Rest()),
+        (RUNNING, (COMPLETE, None, None), Rest()),
+        (replace(RUNNING, desired_state=DesiredState.STANDBY), (COMPLETE, None, None), Rest()),
         (replace(ARCHIVED, desired_state=DesiredState.RUNNING), (ABSENT, None, GONE), Rest()),
         (replace(ARCHIVED, desired_state=DesiredState.RUNNING), (None, True, GONE), Rest()),
         # Losses.
@@ -105,26 +105,26 @@ _OWN_KEY = archive_key_of(WORKSPACE_ID, "op-2")
 @pytest.mark.parametrize(
     ("row", "seen", "decision"),
     [
-        (under_way(Operation.STARTING), (WHOLE, None, GONE), CarryOn(Operation.STARTING)),
-        (under_way(Operation.STARTING), (WHOLE, None, STARTS), CarryOn(Operation.STARTING)),
-        (under_way(Operation.STARTING), (WHOLE, None, RUNS), Complete(Operation.STARTING)),
+        (under_way(Operation.STARTING), (COMPLETE, None, GONE), CarryOn(Operation.STARTING)),
+        (under_way(Operation.STARTING), (COMPLETE, None, STARTS), CarryOn(Operation.STARTING)),
+        (under_way(Operation.STARTING), (COMPLETE, None, RUNS), Complete(Operation.STARTING)),
         (under_way(Operation.STARTING), (None, None, RUNS), Rest()),
-        (under_way(Operation.STOPPING, RUNNING), (WHOLE, None, STOPPED), Complete(Operation.STOPPING)),
-        (under_way(Operation.STOPPING, RUNNING), (WHOLE, None, SICK), CarryOn(Operation.STOPPING)),
-        (under_way(Operation.STOPPING, RUNNING), (WHOLE, None, None), Rest()),
-        (under_way(Operation.ARCHIVING), (WHOLE, None, GONE), CarryOn(Operation.ARCHIVING)),
+        (under_way(Operation.STOPPING, RUNNING), (COMPLETE, None, STOPPED), Complete(Operation.STOPPING)),
+        (under_way(Operation.STOPPING, RUNNING), (COMPLETE, None, SICK), CarryOn(Operation.STOPPING)),
+        (under_way(Operation.STOPPING, RUNNING), (COMPLETE, None, None), Rest()),
+        (under_way(Operation.ARCHIVING), (COMPLETE, None, GONE), CarryOn(Operation.ARCHIVING)),
         (under_way(Operation.ARCHIVING, archive_key=_OWN_KEY), (ABSENT, True, GONE), Complete(Operation.ARCHIVING)),
         # An older archive does not replace a volume that disappeared, and a partly removed one is not gone.
         (under_way(Operation.ARCHIVING, archive_key=KEY), (ABSENT, True, GONE), CarryOn(Operation.ARCHIVING)),
         (under_way(Operation.ARCHIVING, archive_key=_OWN_KEY), (PARTIAL, True, GONE), CarryOn(Operation.ARCHIVING)),
         (
             under_way(Operation.RESTORING, ARCHIVED),
-            (VolumeSeen(VolumeState.WHOLE, HomeCtx("inc-9", KEY)), True, GONE),
+            (VolumeSeen(VolumeState.COMPLETE, HomeCtx("inc-9", KEY)), True, GONE),
             Complete(Operation.RESTORING),
         ),
         (
             under_way(Operation.RESTORING, ARCHIVED),
-            (VolumeSeen(VolumeState.WHOLE, HomeCtx("inc-9", "other")), True, GONE),
+            (VolumeSeen(VolumeState.COMPLETE, HomeCtx("inc-9", "other")), True, GONE),
             CarryOn(Operation.RESTORING),
         ),
         (under_way(Operation.DELETING), (ABSENT, None, GONE), Complete(Operation.DELETING)),
@@ -139,12 +139,12 @@ _OWN_KEY = archive_key_of(WORKSPACE_ID, "op-2")
         # Its owner cancelled it, and it is this operation that was cancelled.
         (
             under_way(Operation.STARTING, cancel_op_started_at=NOW),
-            (WHOLE, None, GONE),
+            (COMPLETE, None, GONE),
             Cancel(Operation.STARTING),
         ),
         (
             under_way(Operation.STARTING, cancel_op_started_at=NOW - SECOND),
-            (WHOLE, None, GONE),
+            (COMPLETE, None, GONE),
             CarryOn(Operation.STARTING),
         ),
         (
@@ -153,9 +153,13 @@ _OWN_KEY = archive_key_of(WORKSPACE_ID, "op-2")
             CarryOn(Operation.ARCHIVING),
         ),
         # Done and cancelled at once: it is done.
-        (under_way(Operation.STARTING, cancel_op_started_at=NOW), (WHOLE, None, RUNS), Complete(Operation.STARTING)),
-        (under_way(Operation.STARTING, retry_at=NOW + SECOND), (WHOLE, None, GONE), Wait(NOW + SECOND)),
-        (under_way(Operation.STARTING, retry_at=NOW), (WHOLE, None, GONE), CarryOn(Operation.STARTING)),
+        (
+            under_way(Operation.STARTING, cancel_op_started_at=NOW),
+            (COMPLETE, None, RUNS),
+            Complete(Operation.STARTING),
+        ),
+        (under_way(Operation.STARTING, retry_at=NOW + SECOND), (COMPLETE, None, GONE), Wait(NOW + SECOND)),
+        (under_way(Operation.STARTING, retry_at=NOW), (COMPLETE, None, GONE), CarryOn(Operation.STARTING)),
     ],
 )
 def test_an_operation_under_way_goes_on_until_it_is_seen_done(
@@ -166,5 +170,5 @@ def test_an_operation_under_way_goes_on_until_it_is_seen_done(
 
 def test_nothing_begins_before_the_time_of_the_retry() -> None:
     row = replace(ASLEEP, desired_state=DesiredState.RUNNING, retry_at=NOW + SECOND)
-    assert step(row, WHOLE, None, GONE) == Wait(NOW + SECOND)
-    assert step(replace(row, retry_at=NOW), WHOLE, None, GONE) == Begin(Operation.STARTING)
+    assert step(row, COMPLETE, None, GONE) == Wait(NOW + SECOND)
+    assert step(replace(row, retry_at=NOW), COMPLETE, None, GONE) == Begin(Operation.STARTING)

@@ -30,6 +30,7 @@ from testing.codehub.observations import (
     ABSENT,
     ARCHIVED,
     ASLEEP,
+    COMPLETE,
     CTX,
     GONE,
     LOST,
@@ -39,7 +40,6 @@ from testing.codehub.observations import (
     SICK,
     STARTS,
     STOPPED,
-    WHOLE,
     under_way,
 )
 from testing.codehub.workspaces import NOW, workspace
@@ -58,50 +58,50 @@ def test_each_part_that_could_not_be_seen_says_why() -> None:
         for condition in (seen.volume_ready, seen.archive_ready, seen.container_ready, seen.healthy)
     )
     assert _conditions(ARCHIVED, Observed()).volume_ready.message
-    node = _conditions(RUNNING, Observed(WHOLE, None, InstanceSeen(exists=True, unknown="the node is away")))
+    node = _conditions(RUNNING, Observed(COMPLETE, None, InstanceSeen(exists=True, unknown="the node is away")))
     assert node.container_ready.is_unknown
     assert node.container_ready.message == "the node is away"
 
 
 def test_an_instance_that_has_not_answered_yet_keeps_what_was_known_of_it() -> None:
     for before in (RUNS, SICK):
-        known = observe(RUNNING, Observed(WHOLE, None, before), NOW)
-        again = observe(known, Observed(WHOLE, None, STARTS), NOW)
+        known = observe(RUNNING, Observed(COMPLETE, None, before), NOW)
+        again = observe(known, Observed(COMPLETE, None, STARTS), NOW)
         assert again.conditions.container_ready == known.conditions.container_ready
-    new = observe(ASLEEP, Observed(WHOLE, None, STARTS), NOW)
+    new = observe(ASLEEP, Observed(COMPLETE, None, STARTS), NOW)
     assert new.conditions.container_ready.reason == "NotAnswered"
-    stopped = observe(ASLEEP, Observed(WHOLE, None, STOPPED), NOW)
-    assert observe(stopped, Observed(WHOLE, None, STARTS), NOW).conditions.container_ready.is_unknown
+    stopped = observe(ASLEEP, Observed(COMPLETE, None, STOPPED), NOW)
+    assert observe(stopped, Observed(COMPLETE, None, STARTS), NOW).conditions.container_ready.is_unknown
 
 
 def test_the_time_of_a_transition_changes_with_the_status_alone() -> None:
-    first = observe(RUNNING, Observed(WHOLE, None, RUNS), NOW)
-    later = observe(first, Observed(WHOLE, None, RUNS), NOW + SECOND)
+    first = observe(RUNNING, Observed(COMPLETE, None, RUNS), NOW)
+    later = observe(first, Observed(COMPLETE, None, RUNS), NOW + SECOND)
     assert later.conditions.container_ready.last_transition_time == NOW
-    sick = observe(later, Observed(WHOLE, None, SICK), NOW + 2 * SECOND)
+    sick = observe(later, Observed(COMPLETE, None, SICK), NOW + 2 * SECOND)
     assert sick.conditions.container_ready.last_transition_time == NOW + 2 * SECOND
     assert sick.conditions.container_ready.message == "exit 1"
-    gone = observe(sick, Observed(WHOLE, None, GONE), NOW + 3 * SECOND)
+    gone = observe(sick, Observed(COMPLETE, None, GONE), NOW + 3 * SECOND)
     assert gone.conditions.container_ready.last_transition_time == NOW + 2 * SECOND, "still False"
 
 
 def test_the_phase_changes_with_its_time() -> None:
-    runs = observe(replace(ASLEEP, desired_state=DesiredState.RUNNING), Observed(WHOLE, None, RUNS), NOW + SECOND)
+    runs = observe(replace(ASLEEP, desired_state=DesiredState.RUNNING), Observed(COMPLETE, None, RUNS), NOW + SECOND)
     assert (runs.phase, runs.phase_changed_at) == (Phase.RUNNING, NOW + SECOND)
-    assert observe(runs, Observed(WHOLE, None, RUNS), NOW + 2 * SECOND).phase_changed_at == NOW + SECOND
+    assert observe(runs, Observed(COMPLETE, None, RUNS), NOW + 2 * SECOND).phase_changed_at == NOW + SECOND
 
 
 def test_a_volume_that_holds_exactly_what_is_recorded_is_adopted() -> None:
-    made = observe(workspace(), Observed(WHOLE, None, GONE), NOW)
+    made = observe(workspace(), Observed(COMPLETE, None, GONE), NOW)
     assert made.home_ctx == CTX
     restored = observe(
-        replace(ARCHIVED, home_ctx=None), Observed(VolumeSeen(VolumeState.WHOLE, CTX), True, GONE), NOW
+        replace(ARCHIVED, home_ctx=None), Observed(VolumeSeen(VolumeState.COMPLETE, CTX), True, GONE), NOW
     )
     assert restored.home_ctx is None, "it was not made from this archive"
     assert restored.conditions.volume_ready.is_false
-    unnamed = observe(ASLEEP, Observed(VolumeSeen(VolumeState.WHOLE), None, GONE), NOW)
+    unnamed = observe(ASLEEP, Observed(VolumeSeen(VolumeState.COMPLETE), None, GONE), NOW)
     assert unnamed.conditions.volume_ready.is_true, "a store that keeps no incarnation"
-    assert observe(workspace(), Observed(VolumeSeen(VolumeState.WHOLE), None, GONE), NOW).home_ctx is None
+    assert observe(workspace(), Observed(VolumeSeen(VolumeState.COMPLETE), None, GONE), NOW).home_ctx is None
 
 
 @pytest.mark.parametrize("operation", list(Operation))
@@ -147,5 +147,5 @@ def test_what_was_never_looked_at_blocks_nothing_and_an_error_hides_what_blocks(
     # While an operation is under way, its own report stays.
     full = Blocked(ErrorReason.OUT_OF_SPACE, "full", NOW)
     archiving = under_way(Operation.ARCHIVING, blocked=full)
-    assert observe(archiving, Observed(WHOLE, None, GONE), NOW).blocked == full
-    assert observe(replace(ASLEEP, blocked=full), Observed(WHOLE, None, GONE), NOW).blocked is None
+    assert observe(archiving, Observed(COMPLETE, None, GONE), NOW).blocked == full
+    assert observe(replace(ASLEEP, blocked=full), Observed(COMPLETE, None, GONE), NOW).blocked is None

@@ -65,7 +65,7 @@ def feed(scanner: Scanner, raw: bytes, cuts: list[int]) -> None:
         (b"text", False),
     ],
 )
-def test_vscodes_upkeep_is_noise_and_its_messages_are_not(payload: bytes, background: bool) -> None:
+def test_vscodes_upkeep_is_background_traffic_and_its_messages_are_not(payload: bytes, background: bool) -> None:
     assert RULES.is_message(payload) is background
 
 
@@ -83,7 +83,7 @@ def message(text: bytes) -> bytes:
         (message(b'{"path":"/home/.own/lock"}') + KEYSTROKE[:9] + b"\0\0\0\x10" + b"sixteen letters.", False),
     ],
 )
-def test_messages_about_the_ides_own_files_are_noise(payload: bytes, background: bool) -> None:
+def test_messages_about_the_ides_own_files_are_background_traffic(payload: bytes, background: bool) -> None:
     assert BackgroundTraffic(["ws:vscode-message:/.own/"]).is_message(payload) is background
 
 
@@ -112,11 +112,11 @@ DONE = bytes.fromhex("040206c90106a6060504") + b"null"
         (message(b'\x01\0\0\x01\xd83\x08$setText\0\0\0z["typed"]'), False),
     ],
 )
-def test_what_an_untouched_tab_of_code_server_sends_is_noise(payload: bytes, background: bool) -> None:
+def test_what_an_untouched_tab_of_code_server_sends_is_background_traffic(payload: bytes, background: bool) -> None:
     assert BackgroundTraffic(CODE_SERVER.background_traffic).is_message(payload) is background
 
 
-def test_a_message_that_holds_a_text_is_noise_where_the_profile_says_so() -> None:
+def test_a_message_that_holds_a_text_is_background_traffic_where_the_profile_says_so() -> None:
     background = BackgroundTraffic(['ws:text:"action": "get"'])
     assert background.is_message(b'{"action": "get", "path": "x"}')
     assert not background.is_message(b'{"action": "save", "path": "x"}')
@@ -153,7 +153,7 @@ cuts = st.lists(st.integers(0, 5_000), max_size=20)
 
 
 @given(messages, cuts, st.booleans())
-def test_work_is_seen_and_noise_is_not_whatever_the_pieces(
+def test_work_is_seen_and_background_traffic_is_not_whatever_the_pieces(
     sent: list[tuple[bytes, int, bytes]], pieces: list[int], works: bool
 ) -> None:
     raw = b"".join(frame(p if opcode == 2 else p[:20], opcode=opcode, mask=mask) for p, opcode, mask in sent)

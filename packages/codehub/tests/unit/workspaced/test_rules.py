@@ -101,18 +101,18 @@ def test_more_use_never_makes_it_less_busy(seen: list[Proc], roots: dict[int, st
 
 
 @given(st.lists(st.floats(0.1, 30), min_size=1, max_size=60))
-def test_the_window_begins_a_minute_ago_or_with_the_first_look(gaps: list[float]) -> None:
-    history, now, looks = History(), 1000.0, []
+def test_the_window_begins_a_minute_ago_or_with_the_first_sample(gaps: list[float]) -> None:
+    history, now, samples = History(), 1000.0, []
     for gap in gaps:
         history.add(now, [proc(5, now)])
-        looks.append(now)
+        samples.append(now)
         now += gap
-    before, window_s = history.before(looks[-1])
+    before, window_s = history.before(samples[-1])
     begin = before[(5, 105)].cpu_s
-    assert begin in looks
+    assert begin in samples
     assert window_s >= WINDOW_S
-    older = [look for look in looks if look <= looks[-1] - WINDOW_S]
-    assert begin == (older[-1] if len(older) and len(looks) > 1 else looks[0]) or len(looks) <= 2
+    older = [sample for sample in samples if sample <= samples[-1] - WINDOW_S]
+    assert begin == (older[-1] if len(older) and len(samples) > 1 else samples[0]) or len(samples) <= 2
 
 
 @given(procs, st.dictionaries(st.integers(2, 12), st.just("run"), max_size=3), st.floats(0, 500))

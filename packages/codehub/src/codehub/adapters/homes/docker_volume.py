@@ -111,7 +111,7 @@ class DockerVolumeHomes(StoredHomes):
         finally:
             cancelled.set()
 
-    async def _look(self, home: HomeKey) -> _Found:
+    async def _inspect(self, home: HomeKey) -> _Found:
         labels = await self._labels(volume_name(home.workspace_id))
         marks = await self._volumes(_ROLE_MARK, home.workspace_id)
         filters = self._engine.filters(_ROLE_HOLD, home.workspace_id)
@@ -215,17 +215,17 @@ class DockerVolumeHomes(StoredHomes):
 
     async def purge(self, home: HomeKey, fence: Fence) -> None:
         await remove_copies(self._engine, home.workspace_id, fence)
-        await self._remove(home, await self._look(home), fence)
+        await self._remove(home, await self._inspect(home), fence)
 
     async def sweep(self, home: HomeKey, fence: Fence) -> None:
         await remove_copies(self._engine, home.workspace_id, fence)
-        found = await self._look(home)
-        if found.status.state is not HomeState.WHOLE:
+        found = await self._inspect(home)
+        if found.status.state is not HomeState.COMPLETE:
             await self._remove(home, found, fence)
 
     async def _clear_the_way(self, home: HomeKey, fence: Fence) -> HomeCtx | None:
-        found = await self._look(home)
-        if found.status.state is HomeState.WHOLE:
+        found = await self._inspect(home)
+        if found.status.state is HomeState.COMPLETE:
             return found.status.ctx
         await remove_copies(self._engine, home.workspace_id, fence)
         await self._remove(home, found, fence)
@@ -317,7 +317,7 @@ def _judge(home: Mapping[str, str] | None, marks: Sequence[Mapping[str, str]]) -
         return HomeStatus(HomeState.ABSENT)
     for mark in marks:
         if mark[_INCARNATION] == home[_INCARNATION]:
-            return HomeStatus(HomeState.WHOLE, HomeCtx(mark[_INCARNATION], mark.get(_RESTORED)))
+            return HomeStatus(HomeState.COMPLETE, HomeCtx(mark[_INCARNATION], mark.get(_RESTORED)))
     return HomeStatus(HomeState.INCOMPLETE)
 
 

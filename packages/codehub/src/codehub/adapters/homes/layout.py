@@ -37,7 +37,7 @@ _INCARNATION = re.compile(_PART)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HomePaths:
     """The paths of one home."""
 
     box: Path
@@ -59,11 +59,11 @@ class Place:
             return []
 
 
-def place_of(root: Path, home: HomeKey) -> Place:
+def home_paths(root: Path, home: HomeKey) -> HomePaths:
     if not _KEY.fullmatch(home.store_key) or home.store_key.split("/")[3] != home.workspace_id:
         raise Invalid(f"not the key of {home.workspace_id}'s home: {home.store_key!r}")
     path = root / home.store_key
-    return Place(path.parent, path)
+    return HomePaths(path.parent, path)
 
 
 def inspect_home(home: Path) -> HomeStatus:
@@ -77,13 +77,13 @@ def inspect_home(home: Path) -> HomeStatus:
         ctx = HomeCtx(str(fields["incarnation"]), fields.get("restore_marker"))
     except (ValueError, KeyError, TypeError, AttributeError):
         return _INCOMPLETE
-    return HomeStatus(HomeState.WHOLE, ctx) if (home / FILES).is_dir() else _INCOMPLETE
+    return HomeStatus(HomeState.COMPLETE, ctx) if (home / FILES).is_dir() else _INCOMPLETE
 
 
-def stage(root: Path, place: Place, ctx: HomeCtx) -> Path:
-    """Create a new volume beside its final place: empty, with its ctx."""
-    _make_way(root, place.box)
-    staging = place.staging(ctx.incarnation)
+def stage(root: Path, paths: HomePaths, ctx: HomeCtx) -> Path:
+    """Create a new volume beside its final path: empty, with its ctx."""
+    _make_way(root, paths.box)
+    staging = paths.staging(ctx.incarnation)
     remove_tree(staging)
     staging.mkdir(mode=PASS_THROUGH)
     staging.chmod(PASS_THROUGH)
@@ -109,24 +109,24 @@ def _make_way(root: Path, box: Path) -> None:
             step.chmod(PASS_THROUGH)  # regardless of the umask
 
 
-def take_away(place: Place, incarnation: str) -> bool:
+def take_away(paths: HomePaths, incarnation: str) -> bool:
     """Rename `home` to trash and check it afterwards. Returns False if it was another incarnation, which is put back.
 
     A leader that was frozen since its fence check finds the next leader's volume here (INV-11).
     """
-    trash = place.box / f"{TRASH}{incarnation}"
-    place.home.rename(trash)
+    trash = paths.box / f"{TRASH}{incarnation}"
+    paths.home.rename(trash)
     if not _is_anothers(trash):
         return True
-    trash.rename(place.home)
+    trash.rename(paths.home)
     return False
 
 
-def put_back(place: Place) -> None:
+def put_back(paths: HomePaths) -> None:
     """Put back a volume that `take_away` took by mistake before it was interrupted."""
-    for trash in place.leftovers(TRASH):
-        if _is_anothers(trash) and not place.home.exists():
-            trash.rename(place.home)
+    for trash in paths.leftovers(TRASH):
+        if _is_anothers(trash) and not paths.home.exists():
+            trash.rename(paths.home)
 
 
 def _is_anothers(trash: Path) -> bool:
@@ -134,12 +134,12 @@ def _is_anothers(trash: Path) -> bool:
     return ctx is not None and trash.name != f"{TRASH}{ctx.incarnation}"
 
 
-def set_aside(place: Place) -> None:
+def set_aside(paths: HomePaths) -> None:
     """Move a home that cannot be confirmed as complete out of the way, but keep it."""
-    number = len(place.leftovers(DAMAGED))
-    while (place.box / f"{DAMAGED}{number}").exists():
+    number = len(paths.leftovers(DAMAGED))
+    while (paths.box / f"{DAMAGED}{number}").exists():
         number += 1
-    place.home.rename(place.box / f"{DAMAGED}{number}")
+    paths.home.rename(paths.box / f"{DAMAGED}{number}")
 
 
 def listed(directory: Path) -> list[Path]:
@@ -149,10 +149,10 @@ def listed(directory: Path) -> list[Path]:
         return []
 
 
-def remove_box(place: Place) -> None:
+def remove_box(paths: HomePaths) -> None:
     """Remove the directory around a home once it is empty. Its parents are shared with homes that may be in creation."""
     with contextlib.suppress(OSError):
-        place.box.rmdir()
+        paths.box.rmdir()
 
 
 def sync_below(path: Path) -> None:

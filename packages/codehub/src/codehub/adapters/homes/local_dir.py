@@ -20,10 +20,10 @@ from codehub.adapters.homes.layout import (
     PASS_THROUGH,
     STAGING,
     TRASH,
-    Place,
+    HomePaths,
+    home_paths,
     inspect_home,
     listed,
-    place_of,
     put_back,
     remove_box,
     set_aside,
@@ -100,7 +100,7 @@ class LocalDirHomes(StoredHomes):
         await self._threads.run(reach)
 
     def mount(self, home: HomeKey) -> Mount:
-        inside = self._place(home).files.relative_to(self._root)
+        inside = self._paths(home).files.relative_to(self._root)
         return Mount(MountKind.DIR, str(self._host_root / inside))
 
     async def list_all(self) -> Mapping[str, HomeStatus]:
@@ -119,7 +119,7 @@ class LocalDirHomes(StoredHomes):
     async def status(self, home: HomeKey) -> HomeStatus:
         def work() -> HomeStatus:
             self._must_be_there()
-            return inspect_home(self._place(home).home)
+            return inspect_home(self._paths(home).home)
 
         return await self._threads.run(work)
 
@@ -129,7 +129,7 @@ class LocalDirHomes(StoredHomes):
 
         def work() -> int | None:
             self._must_be_there()
-            return disk_usage(self._place(home).files, cancelled)
+            return disk_usage(self._paths(home).files, cancelled)
 
         try:
             return await asyncio.to_thread(work)
@@ -149,13 +149,13 @@ class LocalDirHomes(StoredHomes):
 
     async def provision(self, home: HomeKey, incarnation: str, fence: Fence) -> HomeCtx:
         def work(cancelled: threading.Event) -> HomeCtx:
-            place = self._checked(home)
-            there = self._clear_the_way(place, fence)
+            paths = self._checked(home)
+            there = self._clear_the_way(paths, fence)
             if there is not None:
                 return there
             ctx = HomeCtx(incarnation)
-            self._stage(place, ctx, "provision")
-            self._swap(place, ctx, fence, "provision")
+            self._stage(paths, ctx, "provision")
+            self._swap(paths, ctx, fence, "provision")
             return ctx
 
         return await self._workers.run(work)
@@ -165,14 +165,14 @@ class LocalDirHomes(StoredHomes):
             key = key_of(home.workspace_id, op_id)
             if (receipt := find_receipt(self._store, key)) is not None:
                 return receipt
-            place = self._checked(home)
-            self._expect(place, ctx, home)
-            total = tree_bytes(place.files)
+            paths = self._checked(home)
+            self._expect(paths, ctx, home)
+            total = tree_bytes(paths.files)
             check_room_for_archive(self._store, total)
             job = Job(report, fence, cancelled, self._at)
             packed = Packed()
             try:
-                return upload(self._store, key, pack_tree(place.files, packed), packed, total, job)
+                return upload(self._store, key, pack_tree(paths.files, packed), packed, total, job)
             except FileNotFoundError as error:
                 raise Transient(f"the home changed while it was archived: {error.filename!r} is gone") from error
             except OSError as error:
@@ -185,8 +185,8 @@ class LocalDirHomes(StoredHomes):
     ) -> HomeCtx:
         def work(cancelled: threading.Event) -> HomeCtx:
             parse_key(archive_key)
-            place = self._checked(home)
-            there = self._clear_the_way(place, fence)
+            paths = self._checked(home)
+            there = self._clear_the_way(paths, fence)
             if there is not None:
                 if there.restore_marker == archive_key:
                     return there
@@ -195,14 +195,14 @@ class LocalDirHomes(StoredHomes):
             self._root.mkdir(mode=PASS_THROUGH, parents=True, exist_ok=True)
             check_room_for_restore(self._root, meta)
             ctx = HomeCtx(incarnation, archive_key)
-            staging = self._stage(place, ctx, "restore")
+            staging = self._stage(paths, ctx, "restore")
             job = Job(report, fence, cancelled, self._at)
             try:
                 unpack_tree(download(self._store, archive_key, meta, job), staging / FILES, meta.tar_bytes)
                 self._at("restore:unpacked")
                 # Flush before the home counts as complete: a power cut must not leave a complete home of empty files.
                 self._sync(staging)
-                self._swap(place, ctx, fence, "restore")
+                self._swap(paths, ctx, fence, "restore")
             except BaseException as error:
                 # Not a crash: clean up. After a crash, the next operation or `sweep` does this.
                 remove_tree(staging)
@@ -215,22 +215,22 @@ class LocalDirHomes(StoredHomes):
 
     async def deprovision(self, home: HomeKey, ctx: HomeCtx, fence: Fence) -> None:
         def work(cancelled: threading.Event) -> None:
-            place = self._checked(home)
-            put_back(place)
-            status = inspect_home(place.home)
+            paths = self._checked(home)
+            put_back(paths)
+            status = inspect_home(paths.home)
             if status.state is not HomeState.ABSENT:
                 if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
                     raise FenceLost(f"the home of {home.workspace_id} is not the one that was to be removed")
                 fence()
                 self._at("deprovision:fenced")
-                if not take_away(place, ctx.incarnation):
+                if not take_away(paths, ctx.incarnation):
                     raise FenceLost(f"the home of {home.workspace_id} is not the one that was to be removed")
                 self._at("deprovision:renamed")
-            for trash in place.leftovers(TRASH):
+            for trash in paths.leftovers(TRASH):
                 fence()
                 self._remove(trash)
             self._at("deprovision:removed")
-            remove_box(place)
+            remove_box(paths)
 
         await self._workers.run(work)
 
@@ -243,57 +243,57 @@ class LocalDirHomes(StoredHomes):
 
     async def purge(self, home: HomeKey, fence: Fence) -> None:
         def work(cancelled: threading.Event) -> None:
-            place = self._checked(home)
-            for part in [place.home, *place.leftovers(STAGING, TRASH, DAMAGED)]:
+            paths = self._checked(home)
+            for part in [paths.home, *paths.leftovers(STAGING, TRASH, DAMAGED)]:
                 fence()
                 remove_tree(part)
-            remove_box(place)
+            remove_box(paths)
 
         await self._workers.run(work)
 
     async def sweep(self, home: HomeKey, fence: Fence) -> None:
         def work(cancelled: threading.Event) -> None:
-            place = self._checked(home)
-            put_back(place)
-            for part in place.leftovers(STAGING, TRASH):
+            paths = self._checked(home)
+            put_back(paths)
+            for part in paths.leftovers(STAGING, TRASH):
                 fence()
                 remove_tree(part)
 
         await self._workers.run(work)
 
-    def _place(self, home: HomeKey) -> Place:
-        return place_of(self._root, home)
+    def _paths(self, home: HomeKey) -> HomePaths:
+        return home_paths(self._root, home)
 
-    def _checked(self, home: HomeKey) -> Place:
-        """Return the place for a change, after checking that the root is not a mount point without its disk."""
+    def _checked(self, home: HomeKey) -> HomePaths:
+        """Return the paths for a change, after checking that the root is not a mount point without its disk."""
         if self._mark is not None:
             self._mark.check()
-        return self._place(home)
+        return self._paths(home)
 
-    def _expect(self, place: Place, ctx: HomeCtx, home: HomeKey) -> None:
-        status = inspect_home(place.home)
+    def _expect(self, paths: HomePaths, ctx: HomeCtx, home: HomeKey) -> None:
+        status = inspect_home(paths.home)
         if status.state is HomeState.ABSENT:
-            raise DataLost(f"the home of {home.workspace_id} is gone: {place.home} does not exist")
+            raise DataLost(f"the home of {home.workspace_id} is gone: {paths.home} does not exist")
         if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
             raise FenceLost(f"the home of {home.workspace_id} is of another incarnation than requested")
 
-    def _clear_the_way(self, place: Place, fence: Fence) -> HomeCtx | None:
+    def _clear_the_way(self, paths: HomePaths, fence: Fence) -> HomeCtx | None:
         """Return the ctx of an existing complete volume; otherwise remove whatever blocks a new one."""
-        put_back(place)
-        status = inspect_home(place.home)
-        if status.state is HomeState.WHOLE:
+        put_back(paths)
+        status = inspect_home(paths.home)
+        if status.state is HomeState.COMPLETE:
             return status.ctx
         if status.state is HomeState.INCOMPLETE:
             fence()
-            set_aside(place)
-        for part in place.leftovers(STAGING, TRASH):
+            set_aside(paths)
+        for part in paths.leftovers(STAGING, TRASH):
             fence()
             remove_tree(part)
         return None
 
-    def _stage(self, place: Place, ctx: HomeCtx, doing: str) -> Path:
+    def _stage(self, paths: HomePaths, ctx: HomeCtx, doing: str) -> Path:
         try:
-            staging = stage(self._root, place, ctx)
+            staging = stage(self._root, paths, ctx)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise OutOfSpace(f"no space left for a home below {self._root}") from error
@@ -309,9 +309,9 @@ class LocalDirHomes(StoredHomes):
             kind = OutOfSpace if error.errno in (errno.ENOSPC, errno.EDQUOT) else Transient
             raise kind(f"the home could not be written to the disk below {self._root}: {error.strerror}") from error
 
-    def _swap(self, place: Place, ctx: HomeCtx, fence: Fence, doing: str) -> None:
+    def _swap(self, paths: HomePaths, ctx: HomeCtx, fence: Fence, doing: str) -> None:
         fence()
         # Fails if a home exists: a rename never replaces a directory that is not empty.
-        os.rename(place.staging(ctx.incarnation), place.home)
+        os.rename(paths.staging(ctx.incarnation), paths.home)
         self._at(f"{doing}:swapped")
-        sync_dir(place.box)
+        sync_dir(paths.box)

@@ -33,6 +33,8 @@ _LARGEST_ERROR: Final = 64 << 10
 _LONGEST_LINE: Final = 8 << 20
 # A start should not wait for a TLS handshake. Servers and load balancers close idle connections after a minute or later.
 _KEEPALIVE_S: Final = 30.0
+# Streams are not counted: watches and followed logs stay open, and requests must not wait for their end.
+_REQUESTS_AT_ONCE: Final = 64
 _TRIES: Final = 4
 _LONGEST_PAUSE_S: Final = 10.0
 PAGE: Final = 500
@@ -54,6 +56,7 @@ class ApiClient:
         self._certificate: tuple[bytes, bytes] | None = None  # the exec plugin's, of the open connections
         self._is_refused = False
         self._opening = asyncio.Lock()
+        self._requests = asyncio.Semaphore(_REQUESTS_AT_ONCE)
         self.page = PAGE
         self.writes = 0  # number of write requests; read by tests and benchmarks
 
@@ -177,7 +180,7 @@ class ApiClient:
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         refreshed = False
         for tried in range(1, _TRIES + 1):
-            async with self._open(method, path, params, content, content_type) as response:
+            async with self._requests, self._open(method, path, params, content, content_type) as response:
                 if response.status_code < 400:
                     return _object(await _bounded(response, _LARGEST_ANSWER))
                 refusal = Refusal.parse(response.status_code, await _bounded(response, _LARGEST_ERROR, cut=True))
@@ -269,7 +272,7 @@ class ApiClient:
             headers={"user-agent": self._user_agent},
             trust_env=not _is_loopback(self.access.server),
             proxy=self.access.proxy_url or None,
-            limits=httpx.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=_KEEPALIVE_S),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=_KEEPALIVE_S),
         )
 
 

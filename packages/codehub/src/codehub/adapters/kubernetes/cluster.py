@@ -11,7 +11,7 @@ from collections.abc import Callable
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.diagnosis import last_warning
 from codehub.adapters.kubernetes.errors import Forbidden
-from codehub.adapters.kubernetes.manifests import COMPLETED_AT, WHOLE
+from codehub.adapters.kubernetes.manifests import COMPLETE, COMPLETED_AT
 from codehub.adapters.kubernetes.objects import (
     INSTALLATION,
     ROLE,
@@ -110,4 +110,4 @@ def _age(claim: Claim) -> tuple[str, int, str]:
 
 
 def is_whole(claim: Claim) -> bool:
-    return not claim.meta.deleting and claim.meta.annotations.get(WHOLE) == "true"
+    return not claim.meta.deleting and claim.meta.annotations.get(COMPLETE) == "true"

@@ -71,7 +71,8 @@ Outlook = Starting | Started | Failed
 
 def outlook(pod: Pod) -> Outlook:
     """Return what to expect of a pod that was created."""
-    if pod.is_running:
+    if pod.is_running or (pod.main is not None and pod.main.terminated is not None):
+        # A mesh's native sidecar is an init container that ends after the main one, often with an error.
         return Started()
     for container in pod.containers:
         ended = container.terminated
@@ -113,6 +114,9 @@ def exit_reason(pod: Pod) -> str | None:
     """Return why a pod ended, or None if it exited normally or was stopped on request."""
     if pod.reason:  # Evicted, Preempting, NodeShutdown, …: the pod's reason is more specific than its containers'
         return advised(pod.reason, pod.message)
+    disrupted = pod.condition("DisruptionTarget")  # 1.25: preempted, drained or taken off its node
+    if disrupted is not None and disrupted.status == "True":
+        return advised(disrupted.reason, disrupted.message)
     ended = pod.main.terminated if pod.main is not None else None
     if ended is not None and ended.reason == "OOMKilled":
         return f"OOMKilled; {_ADVICE['OOMKilled']}"

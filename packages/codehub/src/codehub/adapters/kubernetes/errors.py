@@ -44,11 +44,18 @@ class Refusal:
         A 404 without a Status comes from something in front of it, such as a load balancer, or from an API that it does not
         serve. It says nothing about the object.
         """
-        return self.code == 404 and self.reason == "NotFound"
+        return self.code == 404 and self.reason == "NotFound" and not self.is_of_a_policy
 
     @property
     def is_quota(self) -> bool:
         return self.code == 403 and "exceeded quota" in self.message
+
+    @property
+    def is_of_a_policy(self) -> bool:
+        """Return whether a webhook or a ValidatingAdmissionPolicy refuses it, with a code of its own such as 400 or 422."""
+        return self.code < 500 and any(
+            mark in self.message for mark in (" denied the request", "ValidatingAdmissionPolicy '")
+        )
 
     @property
     def is_missing_permission(self) -> bool:
@@ -64,7 +71,7 @@ class AlreadyExists(Conflict):
 
 
 class Forbidden(Transient):
-    """Raised on 403: a permission is missing, or an admission rule refuses the object."""
+    """Raised on 403 or by a policy: a permission is missing, or an admission rule refuses the object."""
 
 
 class InvalidObject(Terminal):
@@ -85,7 +92,9 @@ def to_error(refusal: Refusal, doing: str) -> CodeHubError:
             )
         case 403 if "violates PodSecurity" in refusal.message:
             return Forbidden(f"the namespace's Pod Security Standard refuses it: {words}")
-        case 403 if refusal.message and not refusal.is_missing_permission:
+        case _ if refusal.is_of_a_policy or (
+            refusal.code == 403 and refusal.message and not refusal.is_missing_permission
+        ):
             return Forbidden(f"an admission rule of the cluster refuses to {doing}: {words}")
         case 403:
             return Forbidden(f"the Kubernetes API server does not allow CodeHub to {doing}: {words}. Check its Role")

@@ -105,7 +105,7 @@ def hook(helper: Helper, home: str, ide_port: int) -> Json:
     launch = Launch(
         home=home,
         runtime=_RUNTIME,
-        listen=f"0.0.0.0:{helper.port}",
+        listen=f"*:{helper.port}",
         secret=helper.secret,
         hidden_ports=(ide_port, helper.port),
         owner=helper.owner,

@@ -18,10 +18,10 @@ from codehub.adapters.homes.work import Workers
 from codehub.adapters.kubernetes.cluster import Cluster, current_claim, is_whole
 from codehub.adapters.kubernetes.errors import AlreadyExists
 from codehub.adapters.kubernetes.manifests import (
+    COMPLETE,
     COMPLETED_AT,
     INCARNATION,
     RESTORED_FROM,
-    WHOLE,
     HomeClaim,
     PodOptions,
     home_claim,
@@ -270,7 +270,7 @@ class PvcHomes(StoredHomes):
         body = {
             "metadata": {
                 "uid": claim.meta.uid,
-                "annotations": {WHOLE: "true", COMPLETED_AT: claim.meta.resource_version},
+                "annotations": {COMPLETE: "true", COMPLETED_AT: claim.meta.resource_version},
             }
         }
         try:
@@ -328,4 +328,4 @@ def _judge(claims: Sequence[Claim]) -> HomeStatus:
     if not claims:
         return HomeStatus(HomeState.ABSENT)
     whole = current_claim(list(claims))
-    return HomeStatus(HomeState.WHOLE, _ctx(whole)) if whole is not None else HomeStatus(HomeState.INCOMPLETE)
+    return HomeStatus(HomeState.COMPLETE, _ctx(whole)) if whole is not None else HomeStatus(HomeState.INCOMPLETE)

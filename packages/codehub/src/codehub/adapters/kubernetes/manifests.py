@@ -30,7 +30,7 @@ UID: Final = 1000
 CONTAINER: Final = "ide"
 SPEC, SECRET_HEADER, PORT = PREFIX + "spec", PREFIX + "secret-header", PREFIX + "port"
 WORKSPACED: Final = PREFIX + "workspaced"
-INCARNATION, RESTORED_FROM, WHOLE = PREFIX + "incarnation", PREFIX + "restored-from", PREFIX + "whole"
+INCARNATION, RESTORED_FROM, COMPLETE = PREFIX + "incarnation", PREFIX + "restored-from", PREFIX + "whole"
 # The resourceVersion that a claim had when it was completed. A creation time is in whole seconds.
 COMPLETED_AT: Final = PREFIX + "completed-at-version"
 OPERATION, DIRECTION, TRANSFER_SECRET = PREFIX + "operation", PREFIX + "direction", PREFIX + "transfer-secret"

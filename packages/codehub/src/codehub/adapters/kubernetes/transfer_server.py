@@ -37,6 +37,7 @@ from codehub.adapters.objectstore.layout import Meta
 from codehub.adapters.tarball.pack import Packed, pack_tree
 from codehub.adapters.tarball.unpack import unpack_tree
 from codehub.domain.errors import CodeHubError, Transient
+from codehub.workspaced.listening import listen
 
 PORT: Final = 7070
 # A deposed leader is replaced within seconds. A Job without requests for this long is left over.
@@ -228,11 +229,13 @@ def _sync(root: Path) -> None:
         os.close(fd)
 
 
-def serve(direction: str, root: Path, secret: str, port: int = PORT, host: str = "0.0.0.0") -> int:
+def serve(direction: str, root: Path, secret: str, port: int = PORT) -> int:
     state = State(root, secret, direction)
     state.last_asked = time.monotonic()
     handler = type("BoundHandler", (Handler,), {"state": state})
-    with ThreadingHTTPServer((host, port), handler) as server:
+    with ThreadingHTTPServer(("", port), handler, bind_and_activate=False) as server:
+        server.socket.close()
+        server.socket = listen(f"*:{port}")
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()

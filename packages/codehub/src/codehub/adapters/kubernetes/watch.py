@@ -1,8 +1,8 @@
 """One list and one watch of one kind, kept as a table in memory (an informer).
 
-The watch resumes by resourceVersion. Only a version that the server has forgotten (410) costs a new list. Errors are
-retried forever, with a backoff that resets on success. While the server is unreachable, the table is not trusted: `objects`
-raises BackendDown, so an old observation is never taken for the current state.
+The watch resumes by resourceVersion. Only a version that the server has forgotten (410) or never had costs a new list.
+Errors are retried forever, with a backoff that resets on success. While the server is unreachable the table is not trusted:
+`objects` raises BackendDown, so an old observation is never taken for the current state.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ class Informer(Generic[T]):
         self._listeners: set[asyncio.Queue[str | None]] = set()
         self._version = ""
         self._failures = 0  # since a connection last worked
+        self._expirations = 0  # likewise
+        self._silences = 0  # watches in a row that lasted and sent nothing, not even a bookmark
         self.lists = 0  # number of full lists; steady state adds none
         self.events = 0
 
@@ -156,8 +158,13 @@ class Informer(Generic[T]):
                     self._failures = 0
                 await self._watch()
                 self._failures = 0
-            except Expired:
+            except Expired as error:
                 self._version = ""  # our version is too old: list again
+                self._expirations += 1
+                if self._expirations > 1:
+                    # Even the version of a new list is too old: lists without a pause would be load without an end.
+                    self._failures = self._expirations
+                    await self._fail(BackendDown(f"the Kubernetes API server forgets faster than it lists: {error}"))
             except CodeHubError as error:
                 self._failures += 1
                 await self._fail(error if isinstance(error, BackendDown) else BackendDown(str(error)))
@@ -218,14 +225,21 @@ class Informer(Generic[T]):
         }
         async with self._client.stream(self._path, params, read_timeout_s=_SILENCE_S) as pieces:
             await self._good()
-            connected = asyncio.get_running_loop().time()
+            connected, is_silent = asyncio.get_running_loop().time(), True
             try:
                 async for line in lines(pieces):
                     await self._event(json.loads(line))
-                    self._failures = 0
+                    self._failures = self._expirations = self._silences = 0
+                    is_silent = False
             finally:
-                if asyncio.get_running_loop().time() - connected >= _STEADY_S:
-                    self._failures = 0
+                lasted = asyncio.get_running_loop().time() - connected
+                if lasted >= _STEADY_S:
+                    self._failures = self._expirations = 0
+                if is_silent and lasted >= _SILENCE_S:
+                    self._silences += 1
+                if self._silences > 1:
+                    # A server whose etcd was restored from a backup waits for our version, which lies in its future.
+                    self._version, self._silences = "", 0
 
     async def _event(self, event: Mapping[str, Any]) -> None:
         kind, item = event.get("type"), event.get("object") or {}

@@ -25,7 +25,7 @@ from codehub.domain.limits import RunningLimits, check_running_limits
 from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
 from codehub.domain.repository import RepositorySource
 
-_OWNED = """
+_WITH_OWNER = """
     SELECT w.*, w.xmin::text AS version, u.username,
         CASE WHEN u.disabled_at IS NULL THEN u.time_zone END AS schedule_zone,
         (SELECT a.bytes FROM workspace_archives a WHERE a.archive_key = w.archive_key LIMIT 1) AS archive_bytes
@@ -33,7 +33,7 @@ _OWNED = """
 """
 
 
-def _owned(row: Mapping[str, Any]) -> WorkspaceWithOwner:
+def _with_owner(row: Mapping[str, Any]) -> WorkspaceWithOwner:
     return WorkspaceWithOwner(
         workspace_of(row), row["username"], row["version"], row["archive_bytes"], row["schedule_zone"]
     )
@@ -41,8 +41,8 @@ def _owned(row: Mapping[str, Any]) -> WorkspaceWithOwner:
 
 async def get(tx: Transaction, workspace_id: str) -> WorkspaceWithOwner | None:
     """Return a workspace, deleted or not. The service decides whether it may be seen."""
-    row = await (await tx.execute(f"{_OWNED} WHERE w.id = %s", [workspace_id])).fetchone()
-    return None if row is None else _owned(row)
+    row = await (await tx.execute(f"{_WITH_OWNER} WHERE w.id = %s", [workspace_id])).fetchone()
+    return None if row is None else _with_owner(row)
 
 
 async def lock(tx: Transaction, workspace_id: str) -> Workspace | None:
@@ -54,8 +54,8 @@ async def lock(tx: Transaction, workspace_id: str) -> Workspace | None:
 
 
 async def many(tx: Transaction, ids: Collection[str]) -> dict[str, WorkspaceWithOwner]:
-    rows = await (await tx.execute(f"{_OWNED} WHERE w.id = ANY(%s)", [list(ids)])).fetchall()
-    return {row["id"]: _owned(row) for row in rows}
+    rows = await (await tx.execute(f"{_WITH_OWNER} WHERE w.id = ANY(%s)", [list(ids)])).fetchall()
+    return {row["id"]: _with_owner(row) for row in rows}
 
 
 async def page(
@@ -67,7 +67,7 @@ async def page(
     arguments = {"owner": owner_user_id, "limit": limit, "offset": offset}
     rows = await (
         await tx.execute(
-            f"{_OWNED} WHERE {whose}{which} ORDER BY w.created_at DESC, w.id DESC LIMIT %(limit)s OFFSET %(offset)s",
+            f"{_WITH_OWNER} WHERE {whose}{which} ORDER BY w.created_at DESC, w.id DESC LIMIT %(limit)s OFFSET %(offset)s",
             arguments,
         )
     ).fetchall()
@@ -78,7 +78,7 @@ async def page(
         )
     ).fetchone()
     assert counted is not None
-    return [_owned(row) for row in rows], int(counted["n"])
+    return [_with_owner(row) for row in rows], int(counted["n"])
 
 
 async def all_of(tx: Transaction, owner_user_id: str | None) -> list[WorkspaceWithOwner]:
@@ -86,11 +86,11 @@ async def all_of(tx: Transaction, owner_user_id: str | None) -> list[WorkspaceWi
     whose = "w.owner_user_id = %s AND " if owner_user_id is not None else ""
     rows = await (
         await tx.execute(
-            f"{_OWNED} WHERE {whose}w.deleted_at IS NULL ORDER BY w.created_at DESC, w.id DESC",
+            f"{_WITH_OWNER} WHERE {whose}w.deleted_at IS NULL ORDER BY w.created_at DESC, w.id DESC",
             [] if owner_user_id is None else [owner_user_id],
         )
     ).fetchall()
-    return [_owned(row) for row in rows]
+    return [_with_owner(row) for row in rows]
 
 
 async def versions(tx: Transaction, owner_user_ids: Collection[str] | None) -> dict[str, tuple[str, str]]:

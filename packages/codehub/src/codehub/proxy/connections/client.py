@@ -2,7 +2,7 @@
 
 Request and response bytes flow independently and apply back-pressure to each other. Nothing awaits on the hot path: with a
 cached decision and a pooled upstream, a request is one function call, and a request with the same headers as the last is
-not even parsed again (`warm`).
+not even parsed again (`header_cache`).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class ClientConnection(Exchange):
         if self.request is None and not self._buffer and not self._lingering:
             cut = data.find(b"\r\n")
             # A request with a body is not looked up, because that would hash the body.
-            warm = self._server.warm.known.get(data[cut:]) if len(data) < MAX_REPEATED else None
-            if warm is None or not self._repeat(data[:cut], warm):
+            cached = self._server.header_cache.known.get(data[cut:]) if len(data) < MAX_REPEATED else None
+            if cached is None or not self._repeat(data[:cut], cached):
                 self._read_head(data)
         elif self._body is not None and self.upstream is not None:
             if self._pace is None or not self._pace.holds(data):
@@ -68,18 +68,18 @@ class ClientConnection(Exchange):
 
     # ── the request ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _repeat(self, line: bytes, warm: CachedHeaders) -> bool:
+    def _repeat(self, line: bytes, cached: CachedHeaders) -> bool:
         """Forward a request whose headers were recently parsed and decided. Returns False if it needs the full path."""
-        admission = warm.admission
+        admission = cached.admission
         server = self._server
         now = server.clock.now
-        if now > admission.fresh_until or warm.peer != self.peer:
+        if now > admission.fresh_until or cached.peer != self.peer:
             return False
         match = REQUEST_LINE(line)
         if match is None:
             return False
         method, target = match.groups()
-        prefix = warm.prefix
+        prefix = cached.prefix
         if not target.startswith(prefix) or OWN_PARAMETERS in target or target.startswith(_NOT_REPEATED, len(prefix)):
             return False
         connection = admission.target.pool.take(admission.credential, repeatable=True)
@@ -88,18 +88,18 @@ class ClientConnection(Exchange):
         if now > admission.renew_at:
             server.admitter.renew(admission)
         server.metrics.requests += 1
-        self.request = request = RequestHead(method, target, 1, warm.fields)
+        self.request = request = RequestHead(method, target, 1, cached.fields)
         self.fresh = self._retried = self._responded = self._ends_upstream = False
         self.deadline = inf
         self.started_at = now
-        self._cookies = warm.cookies
+        self._cookies = cached.cookies
         self.sibling = b""  # requests of other origins are not repeated
         self._admission = admission
         self._insertion = b""
         self._counts = None
         if now >= admission.target.activity.quiet_at:
             self._flowed()
-        self._sent = sent = b"%b %b HTTP/1.1%b" % (method, target[warm.cut :], warm.rest)
+        self._sent = sent = b"%b %b HTTP/1.1%b" % (method, target[cached.cut :], cached.rest)
         self.upstream = connection
         connection.begin(self, request)
         connection.transport.write(sent)
@@ -187,7 +187,7 @@ class ClientConnection(Exchange):
             request, target.rewrite, self._cookies, server.forwarded_for(request, self.peer), upgrade=upgrade
         )
         if not document:  # whether there is an insertion depends on the path, which the cache does not know
-            server.warm.keep(self._block, request, admission, self._cookies, self.peer, self._sent)
+            server.header_cache.keep(self._block, request, admission, self._cookies, self.peer, self._sent)
         self._block = b""
         connection = target.pool.take(self.holder, repeatable=self._body is None and request.method in _REPEATABLE)
         if connection is not None:

@@ -77,5 +77,5 @@ class HeaderCache:
 
     def sweep(self) -> None:
         now = self._clock.now
-        for block in [block for block, warm in self.known.items() if warm.admission.fresh_until < now]:
+        for block in [block for block, cached in self.known.items() if cached.admission.fresh_until < now]:
             del self.known[block]

@@ -23,8 +23,8 @@
   // ── the title ──────────────────────────────────────────────────────────────────────────────────────────────────
 
   function showName() {
-    const start = `${name} · `;
-    if (name && !document.title.startsWith(start)) document.title = start + document.title;
+    const start = `${name} ·`; // a title that ends here has lost its last blank
+    if (name && !document.title.startsWith(start)) document.title = `${start} ${document.title}`;
   }
 
   new MutationObserver(showName).observe(document.head, {childList: true, subtree: true, characterData: true});
@@ -37,13 +37,13 @@
     return answer.json();
   }
 
-  async function look() {
+  async function poll() {
     clearTimeout(timer);
     try {
       show(await ask("status"));
     } catch {
       // Neither asleep nor awake is known: the proxy or the network is away, and the IDE tells that itself.
-      if (overlay) timer = setTimeout(look, POLL_MS);
+      if (overlay) timer = setTimeout(poll, POLL_MS);
     }
   }
 
@@ -64,7 +64,7 @@
       overlay ??= makeOverlay();
       overlay.update(status);
     }
-    timer = setTimeout(look, POLL_MS);
+    timer = setTimeout(poll, POLL_MS);
   }
 
   function wakened() {
@@ -91,12 +91,12 @@
         if (new URL(this.url).host !== location.host) return;
         lost = true;
         clearTimeout(timer);
-        timer = setTimeout(look, 200);
+        timer = setTimeout(poll, 200);
       });
     }
   };
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden) look();
+    if (!document.hidden) poll();
   });
 
   // What is typed between the end of the connection and the overlay.
@@ -173,7 +173,7 @@
       } catch {
         wake.disabled = false;
         step.textContent = "That did not work. Try again in a moment.";
-        timer = setTimeout(look, POLL_MS);
+        timer = setTimeout(poll, POLL_MS);
       }
     });
     // The IDE is still there to be seen, but can neither be used nor take the focus back.
@@ -231,5 +231,5 @@
     sessionStorage.removeItem(own);
     if (kept.trim()) showKept(kept);
   }
-  look();
+  poll();
 })();

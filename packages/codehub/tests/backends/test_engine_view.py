@@ -12,7 +12,7 @@ import pytest
 
 from codehub.adapters.docker.engine import INSTALLATION, Engine
 from codehub.adapters.embedded.account import Account
-from codehub.cli.stack.engine_gate import engine_view, question_of
+from codehub.cli.stack.engine_view import engine_view, question_of
 from codehub.domain.errors import CodeHubError
 from testing.codehub.docker import TINY_IMAGE, DockerEngine
 from testing.codehub.services import service_dir
@@ -82,7 +82,7 @@ async def test_the_view_shows_own_containers_and_neither_others_nor_a_way_to_cha
     names = {}
     try:
         for owner in (OURS, OTHERS):
-            names[owner] = f"gate-{owner}-{os.getpid()}"
+            names[owner] = f"view-{owner}-{os.getpid()}"
             body = {"Image": TINY_IMAGE, "Labels": {INSTALLATION: owner}, "Env": ["SECRET=of " + owner]}
             await direct.send("POST", "containers/create", body, params={"name": names[owner]})
         await engine.ping()

@@ -73,7 +73,7 @@ def _only_ours(query: str, installation: str) -> bool:
     return isinstance(labels, list) and f"{INSTALLATION}={installation}" in labels
 
 
-class EngineGate:
+class EngineView:
     def __init__(self, engine_socket: str, installation: str) -> None:
         self._engine_socket = engine_socket
         self._installation = installation
@@ -163,8 +163,8 @@ async def engine_view(engine_host: str, installation: str, data_dir: Path, accou
     """Serve the DOCKER_HOST for API and proxy while this context is open."""
     place = readable_dir(socket_dir(data_dir, "engine", myself()), account) / "engine.sock"
     place.unlink(missing_ok=True)
-    gate = EngineGate(engine_host.removeprefix("unix://"), installation)
-    server = await asyncio.start_unix_server(gate.serve, path=place, limit=_LONGEST_HEAD)
+    view = EngineView(engine_host.removeprefix("unix://"), installation)
+    server = await asyncio.start_unix_server(view.serve, path=place, limit=_LONGEST_HEAD)
     try:
         os.chown(place, -1, account.gid, follow_symlinks=False)
         place.chmod(0o660)

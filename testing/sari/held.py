@@ -1,4 +1,4 @@
-"""A sari whose ripgrep waits at a gate, so that a search or the first listing takes as long as a test needs.
+"""A sari whose ripgrep is held back, so that a search or the first listing takes as long as a test needs.
 
 Everything else is real: a separate environment that sees this one's packages, in which `rg` is a few lines of shell in
 front of the real one.
@@ -17,8 +17,8 @@ from sari.index import ripgrep
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """Holds runs of ripgrep whose arguments contain `word` until it is opened. `waiting` lists those."""
+class HeldRipgrep:
+    """Holds runs of ripgrep whose arguments contain `word` until it is released. `waiting` lists those."""
 
     command: str
     folder: Path
@@ -28,14 +28,14 @@ class Gate:
         """Return the waiting processes."""
         return [int(path.name) for path in self.folder.glob("[0-9]*") if os.path.isdir(f"/proc/{path.name}")]
 
-    def open(self) -> None:
-        (self.folder / "open").touch()
+    def release(self) -> None:
+        (self.folder / "released").touch()
 
 
-def gated_sari(folder: Path, word: str) -> Gate:
-    """Create a gated sari in `folder`."""
-    place, gate = folder / "gated", folder / "gate"
-    gate.mkdir(parents=True)
+def held_sari(folder: Path, word: str) -> HeldRipgrep:
+    """Create such a sari in `folder`."""
+    place, held = folder / "environment", folder / "held"
+    held.mkdir(parents=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     python = place / "bin" / "python"
     script = "import sysconfig; print(sysconfig.get_path('purelib'))"
@@ -46,12 +46,12 @@ def gated_sari(folder: Path, word: str) -> Gate:
     )
     _script(
         place / "bin" / "rg",
-        f'#!/bin/sh\ncase "$*" in *{word}*)\n    touch "{gate}/$$"\n'
-        f'    while [ ! -e "{gate}/open" ]; do sleep 0.05; done ;;\nesac\nexec "{ripgrep.PROGRAM}" "$@"\n',
+        f'#!/bin/sh\ncase "$*" in *{word}*)\n    touch "{held}/$$"\n'
+        f'    while [ ! -e "{held}/released" ]; do sleep 0.05; done ;;\nesac\nexec "{ripgrep.PROGRAM}" "$@"\n',
     )
     command = place / "bin" / "sari"
     _script(command, f"#!{python}\nimport sys\nfrom sari.cli.main import main\nsys.exit(main())\n")
-    return Gate(str(command), gate)
+    return HeldRipgrep(str(command), held)
 
 
 def _script(path: Path, text: str) -> None:
