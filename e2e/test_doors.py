@@ -81,19 +81,24 @@ async def test_a_large_folder_is_shown_in_parts(doors: Doors, page: Page) -> Non
     doors.sh("rm -r large")
 
 
-async def test_files_and_folders_are_dropped_onto_the_page(doors: Doors, page: Page) -> None:
+async def test_files_and_folders_are_dropped_onto_the_page(doors: Doors, page: Page, tmp_path: Path) -> None:
+    below = tmp_path / "dropped" / "sub"
+    below.mkdir(parents=True)
+    (below / "ün#1?%.txt").write_text("below")
+    (tmp_path / "dropped" / "empty").touch()
+    (tmp_path / "file.txt").write_text("file")
     await open_tab(page, doors, "Files")
-    await expect(page.get_by_role("button", name="Upload files")).to_be_visible()
-    drop = """() => {
-      const transfer = new DataTransfer();
-      transfer.items.add(new File(["dropped"], "dropped.txt"));
-      const area = document.querySelector(".drop");
-      area.dispatchEvent(new DragEvent("dragover", {dataTransfer: transfer, bubbles: true, cancelable: true}));
-      area.dispatchEvent(new DragEvent("drop", {dataTransfer: transfer, bubbles: true, cancelable: true}));
-    }"""
-    await page.evaluate(drop)
-    await expect(page.get_by_text("dropped.txt was uploaded.")).to_be_visible()
-    assert doors.sh("cat dropped.txt") == "dropped"
+    place = await page.locator(".drop").bounding_box()
+    assert place is not None
+    files = [str(tmp_path / "dropped"), str(tmp_path / "file.txt")]
+    browser = await page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        what = {"items": [], "files": files, "dragOperationsMask": 1}
+        at = {"x": place["x"] + 50, "y": place["y"] + 50}
+        await browser.send("Input.dispatchDragEvent", {"type": kind, "data": what, **at})
+    await expect(page.get_by_text("3 files were uploaded.")).to_be_visible()
+    assert doors.sh("cat file.txt dropped/sub/*") == "filebelow"
+    assert doors.sh("ls dropped dropped/sub").split() == ["dropped:", "empty", "sub", "dropped/sub:", "ün#1?%.txt"]
 
 
 async def test_an_upload_that_is_cancelled_leaves_nothing(doors: Doors, page: Page, page_faults: list[str]) -> None:

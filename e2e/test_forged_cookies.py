@@ -37,7 +37,7 @@ def address(here: World, workspace_id: str) -> str:
 async def test_cookies_for_the_whole_site_lock_nobody_out(
     database: Database, browser_context: BrowserContext
 ) -> None:
-    async with world(database, for_browsers=True, host_pattern=f"*.{SITE}", public_host=f"hub.{SITE}") as here:
+    async with world(database, for_browsers=True, host_pattern=f"*.{SITE}", public_host=f"codehub.{SITE}") as here:
 
         def ide(peer: Peer) -> None:
             while True:

@@ -1,4 +1,4 @@
-"""A browser that does not resolve `*.localhost` is told what to do, and no other browser is."""
+"""A browser that does not resolve `*.localhost` shows what to do, and no other browser does."""
 
 from __future__ import annotations
 

@@ -91,6 +91,8 @@ async def test_the_title_begins_with_the_name_and_databases_are_the_workspaces_o
     assert await other.evaluate("window.databases") == [f"/w/{second}/"]
     await one.evaluate("document.title = 'another.txt - IDE'")
     await expect(one).to_have_title("thesis · another.txt - IDE")
+    await one.evaluate("document.title = ''")  # as VS Code's, while it loads
+    await expect(one).to_have_title("thesis ·")
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["reload", "stay"], indirect=True)

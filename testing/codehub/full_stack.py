@@ -21,7 +21,7 @@ import httpx
 import psutil
 
 from testing.codehub import tiny_ide
-from testing.codehub.ide import put_xterm
+from testing.codehub.ide import put_tools
 from testing.codehub.services import service_dir
 
 TIMEOUT_S = 280.0
@@ -75,7 +75,7 @@ class Stack:
         )
 
     def up(self) -> None:
-        put_xterm(self.data_dir)  # otherwise each CodeHub would fetch it
+        put_tools(self.data_dir)  # otherwise each CodeHub would fetch and compile them
         self.log.write_bytes(b"")
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(

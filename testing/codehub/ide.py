@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -19,12 +20,17 @@ def installed_code_server() -> Path:
     return CodeServerInstall(IDE_DIR).ensure(_tell)
 
 
-def put_xterm(data_dir: Path) -> None:
-    """Put xterm.js into a CodeHub's data directory, as its first terminal would install it."""
-    source = XtermInstall(IDE_DIR).ensure()
-    target = XtermInstall(data_dir / "ide")
-    if not target.installed:
-        shutil.copytree(source, target.home)
+def put_tools(data_dir: Path) -> None:
+    """Put xterm.js and pip into a CodeHub's data directory, as its first terminal and workspace would install them."""
+    pip = Toolchain(IDE_DIR).ensure_pip()
+    assert pip is not None, "pip could not be installed"
+    (data_dir / "ide").mkdir(parents=True, exist_ok=True, mode=0o755)
+    for source in (XtermInstall(IDE_DIR).ensure(), pip):
+        target = data_dir / "ide" / source.name
+        if not target.exists():
+            # Nothing writes to them, so hard links do: a thousand files are copied in 0.4 s of CPU and linked in 0.03.
+            same_disk = source.stat().st_dev == target.parent.stat().st_dev
+            shutil.copytree(source, target, copy_function=os.link if same_disk else shutil.copy2)
 
 
 def _tell(progress: Progress) -> None:

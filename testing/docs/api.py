@@ -30,6 +30,7 @@ API token as `Authorization: Bearer cht_…`. A token cannot create tokens, mana
 | INVALID_REQUEST | 400 |
 | UNAUTHORIZED | 401 |
 | FORBIDDEN | 403: another user's workspace, or a foreign origin |
+| PATH_FORBIDDEN | 403: a path outside the home, or one that the workspace's user has no permission for |
 | NOT_FOUND, WORKSPACE_NOT_FOUND | 404; a deleted workspace is not found |
 | METHOD_NOT_ALLOWED | 405 |
 | INVALID_STATE | 409 |
@@ -40,6 +41,7 @@ API token as `Authorization: Bearer cht_…`. A token cannot create tokens, mana
 | INTERNAL_ERROR | 500 |
 | UPSTREAM_UNAVAILABLE | 502 |
 | SERVICE_UNAVAILABLE | 503 with `Retry-After` |
+| INSUFFICIENT_STORAGE | 507: the workspace's disk is full |
 """
 
 

@@ -79,6 +79,11 @@ class World:
             timeout=120,
         )
 
+    def open_workspace(self, root: Path) -> None:
+        """Open a workspace in the daemon, which is started if there is none: only the daemon knows symbols."""
+        done = self.sari("symbols", "no_such_name", "--workspace", str(root))
+        assert (done.returncode, done.stdout) == (1, ""), done
+
     def daemons(self) -> list[int]:
         """Return the live daemons, from the process table."""
         return daemons_of(self.home)

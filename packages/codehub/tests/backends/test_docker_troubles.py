@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -153,6 +154,22 @@ async def test_auto_takes_docker_only_when_an_engine_answers_and_has_the_image(
     assert await chosen(nobody, TINY_IMAGE, "docker") == ("local-docker", "docker-volume"), (
         "what was asked for is not guessed"
     )
+
+
+async def test_an_engine_that_is_away_is_named_in_a_few_words(tmp_path: Path) -> None:
+    for name, why in (
+        ("nobody.sock", f"there is no socket at unix://{tmp_path}/nobody.sock"),
+        ("closed.sock", "Connection refused"),
+    ):
+        if name == "closed.sock":
+            with socket.socket(socket.AF_UNIX) as closed:
+                closed.bind(str(tmp_path / name))
+        engine = Engine(f"unix://{tmp_path}/{name}", "test")
+        try:
+            with pytest.raises(BackendDown, match=f"^the Docker engine does not answer: {why}$"):
+                await engine.ping()
+        finally:
+            await engine.close()
 
 
 async def test_auto_stays_with_docker_while_the_engine_is_away(docker_engine: DockerEngine, tmp_path: Path) -> None:

@@ -59,6 +59,14 @@ switches = sequences(
     "\x1b[?6h", "\x1b[?6l", "\x1b[?1000h", "\x1b[?1002h", "\x1b[?1002l", "\x1b[?1006h", "\x1b[?1004h", "\x1b[!p", "\x1b=",
     "\x1b[?45h", "\x1b[20h", "\x1b[20l", "\x1b[3 q", "\x1b[0 q", "\x1b[?12h",
 )  # fmt: skip
+odd = st.one_of(
+    st.binary(max_size=6),
+    sequences(
+        "\x1b[1\n2m", "\x1b[3\x1b[4Cx", "\x1b[99999999999C", "\x1b[00000000000002Cx", "\x1b[1?2hx", "\x1b[?1;2",
+        "\x1b[\x18x", "\x1b[é", "\x9b2Cx", "\x9d2;t\x07", "\x84", "\x1b(", "\x1b", "\x1b]2;title", "\x1b]2;a\x1b[3Cb",
+        "\x1bPq#0\nab\x1b\\", "\x1bX\x9c", "\x1b_G\x07", "\x07", "\x1b\\", "\x18", "\x7f", "\ufeff", "\x1b^aé", "m",
+    ),
+)  # fmt: skip
 lines = st.one_of(text, text, controls, moves, colours)
 anything = st.one_of(
     lines, erasures, backgrounds, charsets, stops, regions, saved, screens, full_screen, columns, switches
@@ -97,6 +105,18 @@ def test_a_viewer_that_attaches_later_sees_what_the_first_one_sees(
     xterm: Xterm, size: Size, before: Pieces, after: Pieces
 ) -> None:
     same(xterm, size, before, [b"\r", *after])
+
+
+@given(sizes, st.lists(st.one_of(lines, odd), max_size=30), st.lists(st.one_of(lines, odd), max_size=10))
+@example((20, 7), [b"caf\xe9 latin-1"], [])
+@example((20, 7), [b"\x1b[999999999999C"], [b"x"])
+@example((20, 7), [b"\x1b]52;c;" + b"QUJD" * 20_000], [b"QUJD" * 20_000 + b"\x07x"])
+@example((20, 7), [b"\x1bPq" + b"#0~~" * 20_000], [b"#0~~\x1b\\x"])
+@example((20, 7), [b"\x1b[" + b"1" * 100_000], [b"11Cx"])
+def test_interrupted_and_malformed_sequences_are_read_as_xterm_reads_them(
+    xterm: Xterm, size: Size, before: Pieces, after: Pieces
+) -> None:
+    same(xterm, size, before, after)
 
 
 @given(sizes, st.lists(styled, max_size=50), st.lists(styled, max_size=20))

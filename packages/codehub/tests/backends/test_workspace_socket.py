@@ -98,6 +98,30 @@ def test_a_socket_that_somebody_else_serves_is_refused(place: Path) -> None:
         connect_workspace_socket(str(place / "ide.sock"), FOREIGN_UID).close()
 
 
+def test_a_name_that_is_swapped_after_the_check_leads_to_what_was_checked(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, look = place / "ide.sock", os.fstat
+    with listening(place / "victim.sock") as victim, listening(place / "own.sock") as own:
+        os.link(place / "own.sock", path)
+
+        def look_and_swap(fd: int) -> os.stat_result:
+            found = look(fd)
+            path.unlink(missing_ok=True)
+            path.symlink_to(place / "victim.sock")
+            return found
+
+        with monkeypatch.context() as swapping:
+            swapping.setattr(os, "fstat", look_and_swap)
+            connect_workspace_socket(str(path), None).close()
+        assert path.is_symlink()
+        own.setblocking(False)
+        own.accept()[0].close()
+        victim.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            victim.accept()
+
+
 def test_a_name_that_is_swapped_all_the_time_never_leads_to_the_victim(place: Path) -> None:
     path, stop = place / "ide.sock", threading.Event()
     with listening(place / "victim.sock", 4096) as victim, listening(place / "own.sock", 4096):

@@ -63,3 +63,10 @@ def test_a_proxy_and_a_coordinator_load_nothing_of_the_api(tmp_path: Path, part:
     loaded = modules_of(tmp_path, "serve", part, "--help")
     assert "codehub.wiring" in loaded
     assert loaded & {"fastapi", "starlette", "uvicorn", "codehub.api", "codehub.api.app"} == set()
+
+
+@pytest.mark.parametrize("part", ["api", "proxy", "coordinator"])
+def test_dockers_client_is_not_loaded_without_an_engine(tmp_path: Path, part: str) -> None:
+    loaded = modules_of(tmp_path, "serve", part, "--help")
+    assert "codehub.adapters.docker.engine" in loaded
+    assert loaded & {"aiodocker", "aiohttp"} == set()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codehub.cli import output
+from codehub.cli.follow import _lines
 
 HOSTILE = "a\x1b]52;c;aGk=\x07b\x9b31mc\rd\u202ee\x7f"
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -32,6 +33,19 @@ def test_a_table_shows_control_characters_and_keeps_rows_apart(capsys: pytest.Ca
     assert not CONTROL.search(shown)
     assert "\\x1b]52;c;aGk=\\x07" in shown
     assert len(shown.splitlines()) == 3
+
+
+def test_a_command_that_waits_says_what_for_and_once() -> None:
+    asked = {"status": "PROVISIONING", "operation": "NONE", "summary": {"label": "Waiting", "text": "about to start"}}
+    why = "local-docker does not answer since 03:06 UTC"
+    waits = {**asked, "blocked": {"reason": "Unreachable"}, "summary": {"label": "Waiting", "text": why}}
+    starts = {**asked, "operation": "STARTING", "summary": {"label": "Starting", "text": ""}}
+    printed: list[str] = []
+    show = _lines("api", printed.append)
+    for state in (asked, waits, waits, starts, starts):
+        show(state)
+    assert printed == [f"api: waiting, {why}", "api: starting"]
+    assert output.doing({**waits, "status": "RUNNING"}) == why
 
 
 def test_a_line_is_coloured_by_us_alone(capsys: pytest.CaptureFixture[str]) -> None:

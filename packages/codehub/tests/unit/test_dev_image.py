@@ -187,8 +187,8 @@ def test_every_image_that_a_build_starts_from_is_checked_by_the_catalogs_rule() 
 def test_the_image_of_a_row_survives_its_column() -> None:
     image = DevImage("d", "localhost/x:d", ("a", "b"))
     assert decode_dev_image(encode_dev_image(image)) == image
-    told = replace(image, ignored=(("./tool", "mounts"),))
-    assert decode_dev_image(encode_dev_image(told)) == told
+    reported = replace(image, ignored=(("./tool", "mounts"),))
+    assert decode_dev_image(encode_dev_image(reported)) == reported
     assert decode_dev_image({"digest": "d", "ref": "localhost/x:d", "bases": ["a", "b"]}) == image  # an older row
     assert decode_dev_image(None) is None
 

@@ -99,6 +99,20 @@ def test_a_dockerfile_with_features_gets_no_mounts_and_no_privileges() -> None:
     }
 
 
+def test_what_cannot_be_honoured_is_named_unless_it_asks_for_nothing() -> None:
+    found = read(
+        '{"postAttachCommand": "npm start", "hostRequirements": {"cpus": 4}, "workspaceFolder": "/workspaces/app",'
+        ' "privileged": false, "mounts": [], "capAdd": null, "portsAttributes": {"3000": {"label": "app"}}}'
+    )
+    assert dict(found.ignored) == {
+        "postAttachCommand": Unsupported.ATTACH,
+        "hostRequirements": Unsupported.SIZE,
+        "workspaceFolder": Unsupported.FOLDER,
+    }
+    same = read('{"workspaceFolder": "/home/coder/${localWorkspaceFolderBasename}"}')
+    assert same.ignored == ()
+
+
 def test_processes_get_everything_but_the_image_and_it_is_said() -> None:
     found = read(NODE, containers=False)
     assert (found.image, found.user) == ("", "")

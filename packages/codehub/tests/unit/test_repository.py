@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from codehub.adapters.postgres.rows import repo_of
 from codehub.domain.errors import Invalid
-from codehub.domain.repository import parse_source, parse_url
+from codehub.domain.repository import canonical_host, parse_source, parse_url
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,8 @@ def test_remote_addresses_are_accepted(url: str, scheme: str, host: str, name: s
         "https://example.org:99999/app",
         "https://example.org/app\n.git",
         "ftp://example.org/app.git",
+        "javascript:alert(1)",
+        "file:/etc/passwd",
         "https:/example.org/app.git",
         "https://example.org/%00app",
     ],
@@ -102,6 +104,21 @@ def test_a_url_with_a_password_is_refused_with_what_to_do_and_not_repeated(url: 
 )
 def test_the_clone_is_an_ordinary_folder_whatever_the_repository_is_called(path: str, name: str) -> None:
     assert parse_url(f"https://example.org/team/{path}").name == name
+
+
+@pytest.mark.parametrize(
+    ("scheme", "host", "stored"),
+    [
+        ("https", "Git.Example.org:443", "git.example.org"),
+        ("https", "git.example.org:80", "git.example.org:80"),
+        ("http", "git.example.org:80", "git.example.org"),
+        ("https", "[2001:DB8::1]:443", "[2001:db8::1]"),
+        ("https", "git.example.org:8443", "git.example.org:8443"),
+        ("https", "git.example.org.", "git.example.org."),
+    ],
+)
+def test_git_asks_for_a_host_as_a_url_has_it(scheme: str, host: str, stored: str) -> None:
+    assert canonical_host(scheme, host) == stored
 
 
 def test_git_gets_the_scheme_as_it_knows_it() -> None:

@@ -213,6 +213,17 @@ def test_a_missing_submodule_is_explained_with_its_own_host(said: str, words: st
     assert words in message
 
 
+@pytest.mark.parametrize("user", ["ghp_token", "bob:ghp_token", ":ghp_token", "ghp_token:"])
+def test_a_token_in_the_url_of_a_submodule_is_not_repeated(user: str) -> None:
+    said = (
+        f"fatal: repository 'https://{user}@other.example/part.git/' not found\n"
+        f"fatal: clone of 'https://{user}@other.example/part.git' into submodule path '/h/part' failed"
+    )
+    message = explain_submodule(said, "https://h/x.git")
+    assert "There is no repository at https://other.example/part.git" in message
+    assert "ghp_token" not in message
+
+
 def test_a_clone_without_all_its_files_is_shown_and_may_be_tried_again() -> None:
     step = {"id": "clone", "title": "Clone app", "state": "done", "kind": "incomplete", "notes": ["No part.", "Big."]}
     state = parse_setup({"steps": [step]})

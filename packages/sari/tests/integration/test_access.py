@@ -180,7 +180,7 @@ def test_the_daemon_serves_nobody_who_cannot_prove_the_token(world: World) -> No
 def test_indexes_of_deleted_workspaces_are_removed(world: World) -> None:
     kept, gone = world.workspace("kept"), world.workspace("gone")
     for root in (kept, gone):
-        assert world.sari("search", "needle", "--workspace", str(root)).returncode == 0
+        world.open_workspace(root)
     assert world.sari("daemon", "stop").returncode == 0
     folders = {(folder / "root").read_text(): folder for folder in (world.data / "index").iterdir()}
     assert set(folders) == {str(kept), str(gone)}

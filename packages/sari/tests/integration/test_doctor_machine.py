@@ -162,7 +162,7 @@ def test_a_port_somebody_else_holds_is_reported_with_the_one_that_is_used_instea
         home.environment["SARI_DAEMON_PORT"], home.environment["SARI_HTTP_PORT"] = map(str, taken)
         home.environment["SARI_WORKSPACE_IDLE_SEC"] = "600"
         home.write("a.txt", "needle\n")
-        assert home.sari("search", "needle").returncode == 0
+        assert home.sari("symbols", "needle").returncode == 1
         info = home.info()
         said = home.sari("doctor", "--no-index").stdout
         assert f"port {taken[0]} (SARI_DAEMON_PORT) is held by another program; {info['port']} is used" in said

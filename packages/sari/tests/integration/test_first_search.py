@@ -113,11 +113,17 @@ def test_in_a_terminal_the_first_search_does_not_wait_for_a_daemon(world: World)
     world.wait_for_only(world.one_daemon())
 
 
-def test_outside_a_terminal_the_daemon_runs_when_the_search_ends(world: World) -> None:
+def test_in_a_pipe_the_first_search_does_not_wait_for_a_daemon(world: World) -> None:
     root = world.workspace("project")
-    assert world.sari("search", "needle", "--workspace", str(root)).stdout == "hello.txt:1:a needle in here\n"
-    world.one_daemon()
-    assert str(root) in world.registry()["workspaces"]
+    world.data.mkdir(parents=True)
+    with FileLock(Layout(str(world.registry_file)).start_lock) as lock:
+        # Nobody can start a daemon now.
+        lock.acquire(10.0)
+        # Ends when the pipe is closed, also by the process that starts the daemon.
+        assert world.sari("search", "needle", "--workspace", str(root)).stdout == "hello.txt:1:a needle in here\n"
+        assert world.daemons() == []
+    wait_until(lambda: world.is_warm(root), "the workspace is warm for the next search")
+    world.wait_for_only(world.one_daemon())
 
 
 def test_the_daemon_says_whether_a_workspace_is_warm(world: World) -> None:

@@ -28,13 +28,17 @@ def test_without_loopback_no_daemon_is_left_behind(world: World) -> None:
     if shutil.which("unshare") is None:
         pytest.fail("unshare is part of util-linux, which every Debian has")
     for _ in range(2):
-        done = subprocess.run(
-            ["unshare", "--net", SARI, "search", "needle"],
-            cwd=root, env=world.environ, capture_output=True, text=True, check=False, timeout=120,
+        searched, asked = (
+            subprocess.run(
+                ["unshare", "--net", SARI, command, "needle"],
+                cwd=root, env=world.environ, capture_output=True, text=True, check=False, timeout=120,
+            )
+            for command in ("search", "symbols")
         )  # fmt: skip
-        assert done.returncode == 1
-        assert "Traceback" not in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
+        assert (searched.returncode, searched.stderr) == (0, "")
+        assert asked.returncode == 1
+        assert "Traceback" not in asked.stderr
+        assert len(asked.stderr.strip().splitlines()) == 1
         world.wait_for_only()
 
 
@@ -74,6 +78,7 @@ def test_a_full_device_is_one_line(world: World, words: tuple[str, ...]) -> None
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_is_no_error_and_moves_no_message_into_the_matches(world: World, closed: str) -> None:
     root = world.workspace("project", a__txt="needle\n" * 500)
+    world.open_workspace(root)
     for words in ("search needle --max-tokens 200", "status", "search --help"):
         done = subprocess.run(
             ["sh", "-c", f"exec {SARI} {words} {closed}"],

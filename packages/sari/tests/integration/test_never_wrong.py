@@ -1,16 +1,20 @@
 """Answers that were wrong while they said `complete: true`: each of these was reported, and failed before its fix."""
 
+import contextlib
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from sari.index import ripgrep, search
+from sari.index import ripgrep, ripgrep_process, search
 from sari.index.search import Query
+from sari.index.store import folder_of
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import symbol_index
+from sari.languages.parse import MAX_PARSED_BYTES
 from sari.languages.read import Parsed, symbols_of
 from sari.tools.workspace import Workspace, open_workspace
 from testing.sari.calls import call_tool, refusal_of
@@ -45,7 +49,7 @@ exec {ripgrep.PROGRAM} "$@"
 """
     )
     program.chmod(0o755)
-    monkeypatch.setattr(ripgrep, "PROGRAM", str(program))
+    monkeypatch.setattr(ripgrep_process, "PROGRAM", str(program))
     return listing
 
 
@@ -304,3 +308,78 @@ def test_a_root_that_was_replaced_is_watched_again(tmp_path: Path, opened: Opene
         assert call_tool(workspace, "search", query="needle")["total"] == 0
         # Once the new tree is watched, edits are seen by that.
         wait_until(lambda: "inotify" in str(workspace.status()["watching"]), "the new tree is watched")
+
+
+def test_a_file_that_cannot_be_parsed_is_named_in_the_answers_that_it_concerns(
+    tmp_path: Path, opened: Opener
+) -> None:
+    """Once the background had passed it, it counted as a file without definitions."""
+    large = "def in_large(Base): pass\n" + "x = 1\n" * (MAX_PARSED_BYTES // 6)
+    root = _tree(tmp_path / "tree", large__py=large, small__py="def in_small(): pass\n")
+    workspace = opened(root)
+    for _ in range(2):
+        outline = call_tool(workspace, "outline", path="large.py")
+        assert (outline["symbols"], outline["complete"]) == ([], False)
+        assert "cannot be parsed" in outline["note"]
+        for tool, asked in (("symbols", {"query": "in_large"}), ("implementations", {"name": "Base"})):
+            answer = call_tool(workspace, tool, **asked)
+            assert (answer["total"], answer["complete"]) == (0, False), tool
+            assert "large.py" in answer["note"]
+        assert call_tool(workspace, "symbols", query="in_small")["complete"]
+        # Again, when it is in the index of symbols.
+        assert workspace.terms.wait_built(60)
+    (root / "large.py").write_text("def in_large(): pass\n")
+    answer = call_tool(workspace, "symbols", query="in_large")
+    assert (answer["total"], answer["complete"]) == (1, True)
+
+
+def test_a_look_at_a_file_outside_the_index_adds_nothing_to_other_answers(tmp_path: Path, opened: Opener) -> None:
+    """Its symbols were listed from then on, twice for a file behind a link."""
+    root = _tree(tmp_path / "tree", a__py="def wanted(): pass\n", out_S_b__py="def wanted(): pass\n")
+    (root / ".ignore").write_text("out\n")
+    (root / "link").symlink_to(".")
+    workspace = opened(root)
+    assert workspace.terms.wait_built(60)
+    for path in ("a.py", "out/b.py", "link/a.py", "link/link/out/b.py"):
+        assert call_tool(workspace, "outline", path=path)["symbols"] == ["1 function wanted"]
+    assert [row["path"] for row in call_tool(workspace, "symbols", query="wanted")["symbols"]] == ["a.py"]
+
+
+@pytest.mark.needs("root")
+def test_on_a_full_disk_every_tool_answers_as_before(tmp_path: Path, opened: Opener) -> None:
+    """All but `search` failed with an internal error."""
+    root = _tree(tmp_path / "tree", a__py="def first(): pass\n", b__py="def second():\n    first()\n")
+    data = tmp_path / "data"
+    data.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(data)], check=True)
+    try:
+        workspace = opened(root)
+        assert call_tool(workspace, "symbols", query="first")["total"] == 1
+        _fill(data / "filler")
+        (root / "c.py").write_text("".join(f"def third_{number}(): pass\n" for number in range(3_000)))
+        for one in (workspace, opened(_tree(tmp_path / "other", c__py="def third_1(): pass\ndef first(): pass\n"))):
+            # The first keeps what it knew, the second was opened on the full disk.
+            assert call_tool(one, "symbols", query="first")["total"] == 1
+            assert call_tool(one, "symbols", query="third_1", kind="function")["symbols"][0]["path"] == "c.py"
+            assert call_tool(one, "outline", path="c.py")["complete"]
+            assert call_tool(one, "search", query="where is the first", mode="ranked")["matches"]
+            assert call_tool(one, "status")["root"] == str(one.root)
+            one.close()
+    finally:
+        subprocess.run(["umount", "--lazy", str(data)], check=True)
+
+
+def _fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def test_an_index_folder_that_cannot_be_written_is_no_error(tmp_path: Path, opened: Opener) -> None:
+    root = _tree(tmp_path / "tree", a__py="def first(): pass\n")
+    folder = folder_of(root, tmp_path / "data")
+    (folder / "lock").mkdir(parents=True)
+    (folder / "symbols.db").mkdir()
+    workspace = opened(root)
+    assert call_tool(workspace, "search", query="first")["total"] == 1
+    assert call_tool(workspace, "symbols", query="first")["total"] == 1

@@ -20,7 +20,7 @@ from testing.sari.world import World
 
 def _started(world: World) -> tuple[Layout, str]:
     root = world.workspace("project")
-    assert world.sari("search", "needle", "--workspace", str(root)).returncode == 0
+    world.open_workspace(root)
     return Layout(str(world.registry_file)), str(root)
 
 

@@ -174,23 +174,42 @@ class _Backend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        upstream = self.upstream
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                if upstream.socket_path:
-                    connected = await open_workspace_socket(upstream.socket_path, upstream.uid)
-                    reader, writer = await asyncio.open_unix_connection(sock=connected)
-                else:
-                    reader, writer = await asyncio.open_connection(upstream.host, upstream.port)
-                    writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return await self._connected()
         except (OSError, TimeoutError) as error:
             raise httpcore.ConnectError(str(error)) from error
-        return _Stream(reader, writer)
+
+    async def _connected(self) -> _Stream:
+        upstream, loop, reader = self.upstream, asyncio.get_running_loop(), _Reader()
+
+        def protocol() -> asyncio.StreamReaderProtocol:
+            return asyncio.StreamReaderProtocol(reader)
+
+        transport: asyncio.Transport
+        if upstream.socket_path:
+            connected = await open_workspace_socket(upstream.socket_path, upstream.uid)
+            transport, handler = await loop.create_unix_connection(protocol, sock=connected)
+        else:
+            transport, handler = await loop.create_connection(protocol, upstream.host, upstream.port)
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return _Stream(reader, asyncio.StreamWriter(transport, handler, reader, loop))
+
+
+class _Reader(asyncio.StreamReader):
+    """Knows whether the answer is a refusal, which may come before the request was sent completely."""
+
+    refused: bool | None = None  # not known yet
+
+    def feed_data(self, data: Any) -> None:
+        if self.refused is None:
+            self.refused = data.startswith((b"HTTP/1.1 4", b"HTTP/1.1 5"))
+        super().feed_data(data)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stream(httpcore.AsyncNetworkStream):
-    reader: asyncio.StreamReader
+    reader: _Reader
     writer: asyncio.StreamWriter
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -200,6 +219,8 @@ class _Stream(httpcore.AsyncNetworkStream):
             raise httpcore.ReadError(str(error)) from error
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if self.reader.refused:
+            raise httpcore.WriteError("the request was refused before it was complete")
         try:
             self.writer.write(buffer)
             await self.writer.drain()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from fastapi import APIRouter
 from pydantic import Field
 
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router
 from codehub.api.views import LimitsView, View
 
-router = APIRouter(tags=["about"])
+router = api_router("about")
 
 
 class ProfileView(View):

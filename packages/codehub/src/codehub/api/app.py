@@ -11,7 +11,6 @@ from typing import Any
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
@@ -47,7 +46,6 @@ from codehub.web import routes as dashboard
 
 __all__ = ["ApiConfig", "ApiDeps", "api_config", "create_app"]
 
-PREFIX = "/api/v1"
 _SWEEP_EVERY_S = 3600.0
 _log = structlog.get_logger()
 
@@ -76,7 +74,6 @@ def create_app(deps: ApiDeps) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=_operation_id,
     )
     app.state.context = context
     app.state.connect_sources = context.config.host_checks
@@ -107,14 +104,11 @@ def create_app(deps: ApiDeps) -> FastAPI:
         handover,
         terminal_page,
     ):
-        app.include_router(part.router, prefix=PREFIX)
-    app.include_router(login_links.pages)
-    app.include_router(system.router)
+        app.router.routes.extend(part.router.routes)
+    app.router.routes.extend([*login_links.pages.routes, *system.router.routes])
     _add_openapi(app, deps.config)
-    app.include_router(handover.pages)
-    app.include_router(terminal_page.pages)
-    # Must be last: it matches all remaining paths.
-    app.include_router(dashboard.router)
+    # The dashboard must be last: it matches all remaining paths.
+    app.router.routes.extend([*handover.pages.routes, *terminal_page.pages.routes, *dashboard.router.routes])
     return app
 
 
@@ -145,7 +139,3 @@ def _add_openapi(app: FastAPI, config: ApiConfig) -> None:
 
 async def _answer(_: Request, error: Exception) -> Response:
     return http_error(error).response()
-
-
-def _operation_id(route: APIRoute) -> str:
-    return route.name

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import AwareDatetime, Field
 from starlette.responses import Response
 
 from codehub.api.account_views import AuditEventView, AuditPageView, audit_view
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router
 from codehub.api.schemas import LoginName
 from codehub.api.schemas import Query as QueryModel
 from codehub.domain.audit import AuditFilter
 
-router = APIRouter(tags=["audit"])
+router = api_router("audit")
 _LINES = "application/x-ndjson"
 _LARGEST = 2**63 - 1
 

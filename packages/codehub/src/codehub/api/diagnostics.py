@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router
 from codehub.api.schemas import LogsQuery, PageQuery
 from codehub.api.streaming import StreamedAnswer
 from codehub.api.views import View
 from codehub.domain.history import Generation, TimelineEntry
 
-router = APIRouter(tags=["diagnostics"])
+router = api_router("diagnostics")
 
 _TEXT: dict[int | str, dict[str, Any]] = {
     200: {

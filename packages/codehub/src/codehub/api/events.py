@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router
 from codehub.api.schemas import EventsQuery
 from codehub.api.streaming import StreamedAnswer
 from codehub.services.event_stream import Stream
 
-router = APIRouter(tags=["events"])
+router = api_router("events")
 
 _ANSWER: dict[int | str, dict[str, Any]] = {
     200: {

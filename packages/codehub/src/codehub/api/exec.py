@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,10 +13,11 @@ from starlette.responses import Response
 from codehub.api.context import Ctx, Who
 from codehub.api.forwarding import Wake, forward, passed_on
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router
 from codehub.api.schemas import Wire
 from codehub.api.views import View
 
-router = APIRouter(tags=["exec"])
+router = api_router("exec")
 
 _JSON = {"Content-Type": "application/json"}
 Command = Annotated[

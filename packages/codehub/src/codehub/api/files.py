@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
@@ -14,10 +14,11 @@ from starlette.responses import Response
 from codehub.api.context import Ctx, Who
 from codehub.api.forwarding import Wake, body_of, forward, passed_on
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router
 from codehub.api.schemas import Wire
 from codehub.api.views import View
 
-router = APIRouter(tags=["files"])
+router = api_router("files")
 
 
 class _AnyPath(PathConvertor):

@@ -10,12 +10,13 @@ import re
 from html import escape
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import Field
 from starlette.responses import HTMLResponse, Response
 
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router, root_router
 from codehub.api.schemas import Wire
 from codehub.api.views import View
 from codehub.domain.doors import public_url
@@ -25,8 +26,8 @@ from codehub.domain.routing import is_local_path, workspace_path
 from codehub.services.workspace_access import WorkspaceAccess
 from codehub.web.assets import assets
 
-router = APIRouter(tags=["workspaces"])
-pages = APIRouter(include_in_schema=False)
+router = api_router("workspaces")
+pages = root_router()
 
 _NONCE = re.compile(r"[0-9a-f]{64}")
 _QUIET = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}

@@ -9,20 +9,22 @@ from __future__ import annotations
 from html import escape
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from codehub.api.context import Address, Context, Ctx, Who, session_secrets
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router, root_router
 from codehub.api.schemas import Wire
 from codehub.api.sessions import set_session_cookie
 from codehub.api.views import View
+from codehub.api.workspace_views import address_of
 from codehub.domain.errors import Unauthorized
 from codehub.services.login_links import LoginLinks
 from codehub.web.assets import assets
 
-router = APIRouter(tags=["sessions"])
-pages = APIRouter(include_in_schema=False)
+router = api_router("sessions")
+pages = root_router()
 
 Secret = Annotated[str, Query(min_length=20, max_length=100)]
 
@@ -96,12 +98,12 @@ async def _redeem(
     if keep_session:
         # Already signed in as the same user, perhaps with a password: that session may have more rights than the link's
         # would.
-        workspace_id, signed_in_now = await _links(ctx).use_up(secret), None
+        workspace, signed_in_now = await _links(ctx).use_up(secret), None
     else:
         agent = "".join(filter(str.isprintable, request.headers.get("user-agent", "")))
         signed_in_now = await _links(ctx).redeem(secret, address=address, user_agent=agent)
-        workspace_id = signed_in_now.workspace_id
-    target = ctx.config.url_of(workspace_id) if workspace_id else f"{ctx.config.public_url}/"
+        workspace = signed_in_now.workspace
+    target = address_of(workspace, ctx.config) if workspace is not None else f"{ctx.config.public_url}/"
     if signed_in_now is None:
         return RedirectResponse(target, 303, {"Cache-Control": "no-store"})
     answer = HTMLResponse(

@@ -209,11 +209,7 @@ def _method(method: str) -> str:
 
 def _route(scope: Scope) -> str:
     """Return the route's pattern: the number of labels must not grow with the requested ids."""
-    pattern = getattr(scope.get("route"), "path_format", None)
-    if pattern is None:
-        return "none"
-    # A route of an included router contains only its own part of the path.
-    return f"/api/v1{pattern}" if scope["path"].startswith("/api/v1/") else str(pattern)
+    return getattr(scope.get("route"), "path_format", "none")
 
 
 def _shown(path: str) -> str:

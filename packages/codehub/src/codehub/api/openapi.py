@@ -29,8 +29,11 @@ Sign in with `POST /api/v1/login` (a cookie), or send an API token as `Authoriza
 
 
 def may_answer(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return a route's `responses`. 400 and 503 are always included."""
-    return {status: {"model": ErrorView, "description": _WHY[status]} for status in sorted({400, 503, *statuses})}
+    """Return a route's `responses`. 400 and 503 are always included.
+
+    By reference: for a `model`, FastAPI would build a serializer for each status of each route.
+    """
+    return {status: _refusal(status) for status in sorted({400, 503, *statuses})}
 
 
 def signed_in(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -48,6 +51,8 @@ def describe(app: FastAPI, session_cookie: str, version: str) -> dict[str, Any]:
     schemas = schema["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
+    error = ErrorView.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas |= error.pop("$defs") | {ErrorView.__name__: error}
     schema["components"]["securitySchemes"] = {
         "session": {"type": "apiKey", "in": "cookie", "name": session_cookie},
         "token": {"type": "http", "scheme": "bearer", "bearerFormat": "cht_…"},
@@ -62,6 +67,9 @@ def describe(app: FastAPI, session_cookie: str, version: str) -> dict[str, Any]:
 
 
 def _refusals() -> dict[str, Any]:
-    content = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorView"}}}
-    statuses = (400, 401, 403, 404, 409, 502, 503)
-    return {str(status): {"description": _WHY[status], "content": content} for status in statuses}
+    return {str(status): _refusal(status) for status in (400, 401, 403, 404, 409, 502, 503)}
+
+
+def _refusal(status: int) -> dict[str, Any]:
+    schema = {"$ref": f"#/components/schemas/{ErrorView.__name__}"}
+    return {"description": _WHY[status], "content": {"application/json": {"schema": schema}}}

@@ -5,16 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import Field
 
 from codehub.api.context import Ctx, Who
 from codehub.api.forwarding import Wake
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router
 from codehub.api.schemas import Wire
 from codehub.api.views import View
 
-router = APIRouter(tags=["ports"])
+router = api_router("ports")
 PortNumber = Annotated[int, Path(ge=1, le=65535)]
 Share = Literal["owner", "users", "link"]
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from codehub.api.account_views import SessionPage, SessionView, UserBrief, session_item
 from codehub.api.config import ApiConfig
 from codehub.api.context import Address, Ctx, Who
 from codehub.api.openapi import may_answer, signed_in
+from codehub.api.router import api_router
 from codehub.api.schemas import Login, PageQuery, PasswordChange
 from codehub.api.views import LimitsView
 from codehub.domain.accounts import Session
 
-router = APIRouter(tags=["sessions"])
+router = api_router("sessions")
 
 
 @router.post("/login", responses=may_answer(401, 403, 413, 429))

@@ -8,19 +8,19 @@ import json
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
 from codehub.api.context import Ctx, Who
 from codehub.api.forwarding import Wake, forward
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router
 from codehub.api.schemas import Wire
 from codehub.api.views import View
 from codehub.domain.errors import Invalid
 from codehub.domain.user_secrets import GitCredential, GitKey, SecretKind, UserSecret
 
-router = APIRouter(tags=["setup"])
+router = api_router("setup")
 
 
 class SetupSkip(Wire):

@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter
 from pydantic import Field
 
 from codehub.api.context import Ctx, Who
 from codehub.api.forwarding import Wake
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router
 from codehub.api.schemas import Wire
 from codehub.api.views import View
 from codehub.domain.ssh_keys import SshKey, parse_public_key
 
-router = APIRouter(tags=["ssh"])
+router = api_router("ssh")
 
 
 class KeyCreate(Wire):

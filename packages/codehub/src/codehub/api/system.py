@@ -6,17 +6,18 @@ import asyncio
 from datetime import datetime
 from typing import Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
 from codehub.api.context import Ctx, principal_or_none
 from codehub.api.openapi import may_answer
+from codehub.api.router import root_router
 from codehub.api.views import View
 from codehub.domain.errors import Unavailable
 from codehub.services.system import leadership
 
-router = APIRouter(tags=["system"])
+router = root_router("system", in_schema=True)
 
 # A load balancer that waits longer has usually given up.
 _READY_WITHIN_S = 3.0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router
 from codehub.api.schemas import TemplatePreview, TemplatePush, TemplatesQuery, TimeZonePut, WorkspaceTemplateUpdate
 from codehub.api.template_views import (
     PreviewList,
@@ -31,7 +32,7 @@ from codehub.domain.errors import Conflict, Invalid
 from codehub.domain.model import Phase
 from codehub.services.workspaces import viewer_of
 
-router = APIRouter(tags=["templates"])
+router = api_router("templates")
 _ONE = ONE_TEMPLATE
 
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 from html import escape
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 from starlette.responses import HTMLResponse, Response
 
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router, root_router
 from codehub.api.views import View
 from codehub.domain.errors import NotFound
 from codehub.domain.ids import is_id
 from codehub.web.assets import assets
 
-router = APIRouter(include_in_schema=False)
-pages = APIRouter(include_in_schema=False)
+router = api_router("terminals", in_schema=False)
+pages = root_router()
 
 _TYPES: Final = {"mjs": "text/javascript", "css": "text/css"}
 _FOR_EVER: Final = "public, max-age=31536000, immutable"

@@ -12,7 +12,7 @@ import contextlib
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query, WebSocket
+from fastapi import Query, WebSocket
 from pydantic import Field
 from starlette.responses import Response
 from starlette.websockets import WebSocketDisconnect
@@ -23,11 +23,12 @@ from codehub.api.errors import http_error
 from codehub.api.exec import Command
 from codehub.api.forwarding import Wake, forward
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router
 from codehub.api.schemas import Wire
 from codehub.api.views import View
 from codehub.domain.errors import CodeHubError, Denied, Unauthorized
 
-router = APIRouter(tags=["terminals"])
+router = api_router("terminals")
 _JSON = {"Content-Type": "application/json"}
 _LONGEST = 8 << 20  # a screen with its scrollback is far smaller
 _LONGEST_INPUT = 1 << 20

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from codehub.api.account_views import MintedTokenView, TokenPage, token_view
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router
 from codehub.api.schemas import PageQuery, TokenCreate
 
-router = APIRouter(tags=["tokens"])
+router = api_router("tokens")
 
 
 @router.get("/tokens", responses=signed_in())

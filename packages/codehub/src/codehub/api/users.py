@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from codehub.api.account_views import UserPage, UserView, user_view
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router
 from codehub.api.schemas import PageQuery, UserCreate, UserPatch
 from codehub.services.users import UserChange
 
-router = APIRouter(tags=["users"])
+router = api_router("users")
 
 
 @router.get("/users", responses=signed_in())

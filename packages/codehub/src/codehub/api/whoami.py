@@ -6,14 +6,15 @@ which a browser would log as an error.
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from codehub.api.account_views import UserBrief
 from codehub.api.context import principal_or_none
 from codehub.api.openapi import may_answer
+from codehub.api.router import api_router
 from codehub.api.views import View
 
-router = APIRouter(tags=["sessions"])
+router = api_router("sessions")
 
 
 class WhoamiView(View):

@@ -247,7 +247,7 @@ def workspace_view(
         archive_key=workspace.archive_key,
         last_archive_at=archived_at(workspace),
         path=workspace_path(workspace.id),
-        url=config.url_of(workspace.id) + folder_address(workspace, config),
+        url=address_of(workspace, config),
         created_at=workspace.created_at,
         updated_at=workspace.updated_at,
         last_access_at=workspace.last_access_at,
@@ -314,16 +314,16 @@ def _at(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
-def folder_address(workspace: Workspace, config: ApiConfig) -> str:
-    """Return the address suffix that makes the IDE open the clone. Empty until the clone exists."""
-    state = workspace.setup
+def address_of(workspace: Workspace, config: ApiConfig) -> str:
+    """Return the address of the IDE, which opens the clone once that exists."""
+    url, state = config.url_of(workspace.id), workspace.setup
     if state is None or not state.folder or not state.home:
-        return ""
+        return url
     profile = config.folder_addresses.get(
         workspace.image_ref, config.folder_addresses.get(config.default_profile, "")
     )
     folder = "/".join(quote(part, safe="") for part in state.folder.split("/"))
-    return profile.replace("{home}", quote(state.home)).replace("{folder}", folder)
+    return url + profile.replace("{home}", quote(state.home)).replace("{folder}", folder)
 
 
 def _conditions(workspace: Workspace) -> ConditionsView:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from codehub.api.context import Context, Ctx, Who
 from codehub.api.openapi import signed_in
+from codehub.api.router import api_router
 from codehub.api.schemas import (
     DeleteQuery,
     RepositoryCreate,
@@ -31,7 +32,7 @@ from codehub.services.workspaces import Edit, NewWorkspace, viewer_of
 
 _ONE = ONE_WORKSPACE
 
-router = APIRouter(tags=["workspaces"])
+router = api_router("workspaces")
 
 
 @router.get("/workspaces", responses=signed_in())

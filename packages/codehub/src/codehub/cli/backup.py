@@ -13,7 +13,6 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,7 +33,9 @@ from codehub.adapters.homes.mark import MARK
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.layout import ID_KEY, META_SUFFIX, OWNER_KEY
 from codehub.adapters.objectstore.store import Store
+from codehub.adapters.postgres.errors import translated
 from codehub.cli import pg_programs
+from codehub.cli.copied_trees import copy_tree, sync_disk
 from codehub.cli.effective_settings import EffectiveSettings, effective_settings
 from codehub.cli.stack.datadir import Lock
 from codehub.domain.errors import Conflict, Invalid, Transient
@@ -77,13 +78,23 @@ def backup(directory: Path) -> None:
       CODEHUB_DATABASE_URL=postgresql://… codehub backup /mnt/backup/today
     """
     state = effective_settings(os.environ)
-    if directory.exists() and any(directory.iterdir()):
-        raise Conflict(f"{directory} is not empty: name a new directory")
+    _refuse_used(directory)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)
-    with database_of(state) as url:
-        rows = _copy(state.settings, url, directory)
+    try:
+        with database_of(state) as url, translated():
+            rows = _copy(state.settings, url, directory)
+    except OSError as error:
+        raise Transient(f"the backup in {directory} is not complete: {error}") from error
     click.echo(f"{len(rows)} workspaces are in {directory}")
+
+
+def _refuse_used(directory: Path) -> None:
+    if not directory.exists() or not any(directory.iterdir()):
+        return
+    if (directory / HOMES).exists() and not (directory / MANIFEST).exists():
+        raise Conflict(f"{directory} has a backup that was not completed: remove it, or name a new directory")
+    raise Conflict(f"{directory} is not empty: name a new directory")
 
 
 @contextmanager
@@ -128,6 +139,7 @@ def _copy(settings: Settings, url: str, directory: Path) -> list[Row]:
             write_private(directory / name, (settings.data_dir / name).read_text())
     if missing:
         raise Transient(f"neither home nor archive could be copied of: {', '.join(missing)}. Run it again.")
+    sync_disk(directory)
     _write_manifest(directory, settings.archives if outside else "")
     return rows
 
@@ -149,15 +161,7 @@ def _copy_home(home: Path, target: Path) -> None:
         return
     target.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     shutil.rmtree(target, ignore_errors=True)
-    done = subprocess.run(
-        ["cp", "-a", "--reflink=auto", "--", str(home), str(target)],
-        env={"PATH": os.defpath, "LC_ALL": "C"},
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if failed := [line for line in done.stderr.splitlines() if "No such file or directory" not in line]:
+    if failed := [line for line in copy_tree(home, target) if "No such file or directory" not in line]:
         raise Transient(f"{home} could not be copied: {failed[0]}")
 
 

@@ -132,18 +132,18 @@ def _progress_lines(name: str, quiet: bool) -> Iterator[Callable[[Workspace], No
 
 
 def _lines(name: str, say: Callable[[str], None]) -> Callable[[Workspace], None]:
-    """Print a line for each new step and for every quarter of it; nothing until the first one begins."""
+    """Print a line for each new step, for every quarter of it, and for what it waits for; nothing until there is one."""
     operation, printed = "NONE", ""
     key: tuple[str | None, int] = (None, 0)
 
     def show(now: Workspace) -> None:
         nonlocal operation, printed, key
         before, operation = operation, now["operation"]
-        done = now.get("progress")
-        if operation == "NONE" or (operation == before and not done):
+        done, blocked = now.get("progress"), now.get("blocked")
+        if not blocked and (operation == "NONE" or (operation == before and not done)):
             return
         reached, what = _step_and_quarter(done or {}), progress_words(now)
-        if (operation, reached) != (before, key) and what != printed:
+        if (blocked or (operation, reached) != (before, key)) and what != printed:
             say(f"{name}: {what}")
         printed, key = what, reached
 

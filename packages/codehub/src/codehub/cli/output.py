@@ -138,7 +138,7 @@ def doing(workspace: Mapping[str, Any]) -> str:
     """Return the server's detail text: "62 %, 410 MB of 660 MB", an error, or what keeps the workspace awake."""
     if workspace["status"] == "ERROR":
         return str(workspace.get("error_reason") or "error")
-    if workspace["operation"] == "NONE" and workspace["status"] == "RUNNING":
+    if workspace["operation"] == "NONE" and workspace["status"] == "RUNNING" and not workspace.get("blocked"):
         return awake_words(workspace)
     return str(workspace["summary"]["text"])
 

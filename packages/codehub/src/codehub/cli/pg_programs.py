@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from codehub.adapters.embedded.account import server_account
 from codehub.adapters.embedded.binaries import postgres_bin
+from codehub.cli.stack.children import die_with_parent
 from codehub.domain.errors import CodeHubError
 
 # The variables that libpq reads instead.
@@ -59,6 +60,7 @@ def _run(name: str, words: list[str], url: str, data_dir: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        preexec_fn=die_with_parent(os.getpid()),
     )
     if done.returncode != 0:
         raise ProgramFailed(f"{name} failed: {done.stderr.strip()[-2000:]}")

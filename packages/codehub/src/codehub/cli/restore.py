@@ -2,6 +2,9 @@
 
 If the snapshot names a home that the backup contains only as an archive (it was archived while the backup ran), the
 workspace continues from that archive: existing data is never marked as lost.
+
+A file in the data directory (`UNFINISHED_RESTORE`) exists from before the first change until after the last. While it does,
+`codehub up` refuses to start, and the same restore can be repeated.
 """
 
 from __future__ import annotations
@@ -9,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,11 +24,14 @@ from psycopg.types.json import Jsonb
 
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
+from codehub.adapters.postgres.errors import translated
 from codehub.adapters.postgres.migrate import migrate
 from codehub.cli import pg_programs
 from codehub.cli.backup import _ROWS, ARCHIVES, DUMP, HOMES, KEPT_FILES, MANIFEST, Row, has_directory, has_home
+from codehub.cli.copied_trees import copy_tree, sync_disk
 from codehub.cli.stack import datadir
 from codehub.domain.errors import Conflict, Invalid, Transient
 from codehub.domain.ids import time_of
@@ -40,7 +45,7 @@ def restore(directory: Path) -> None:
     """Restore a backup made by `codehub backup` into an empty installation.
 
     CODEHUB_DATA_DIR, CODEHUB_DATABASE_URL, CODEHUB_HOMES_DIR and CODEHUB_ARCHIVE_URL name the target, as for `codehub up`.
-    CodeHub must not run there yet.
+    CodeHub must not run there yet. A restore that was interrupted is repeated with the same command.
 
     \b
     Examples:
@@ -51,52 +56,80 @@ def restore(directory: Path) -> None:
         raise Invalid(f"{directory} is no whole backup: {MANIFEST} is missing, which is written last")
     settings = load_settings(os.environ)
     datadir.prepare(settings.data_dir)
-    with datadir.Lock(settings.data_dir):
-        if any(settings.homes.glob("users/*")):
-            raise Conflict(f"{settings.homes} has homes already: restore into an empty installation")
-        with _empty_database(settings) as url:
-            pg_programs.load(url, directory / DUMP, settings.data_dir)
-            asyncio.run(migrate(url))
-            _copy_tree(directory / HOMES, settings.homes)
-            if (directory / ARCHIVES).exists() and settings.archives.startswith("file:"):
-                _copy_tree(directory / ARCHIVES, Path(Store(settings.archives).place))
-            changed = _go_on_from_archives(url, settings)
-        for name in KEPT_FILES:
-            if (directory / name).exists():
-                write_private(settings.data_dir / name, (directory / name).read_text())
+    try:
+        with datadir.Lock(settings.data_dir), _database(settings) as url, translated():
+            changed = _restore(settings, url, directory)
+    except OSError as error:
+        raise Transient(f"{error}. The restore is not complete: repeat it.") from error
     click.echo(f"restored from {directory}; workspaces that continue from their archives: {changed}")
 
 
+def _restore(settings: Settings, url: str, directory: Path) -> int:
+    """The database is loaded last, in one transaction: no coordinator sees a row before its files are there."""
+    unfinished = settings.data_dir / datadir.UNFINISHED_RESTORE
+    manifest = (directory / MANIFEST).read_text()
+    loaded = _has_codehub(url)
+    if not unfinished.exists():
+        _refuse_used(settings, loaded)
+        write_private(unfinished, f"{directory.absolute()}\n{manifest}")
+    elif unfinished.read_text().partition("\n")[2] != manifest:
+        raise Conflict(
+            f"an earlier restore into {settings.data_dir} was interrupted: repeat that one ({unfinished} names it), "
+            "or start with an empty data directory and an empty database"
+        )
+    if not loaded:
+        _copy_files(settings, directory)
+        pg_programs.load(url, directory / DUMP, settings.data_dir)
+    asyncio.run(migrate(url))
+    changed = _go_on_from_archives(url, settings)
+    unfinished.unlink()
+    return changed
+
+
+def _copy_files(settings: Settings, directory: Path) -> None:
+    remove_tree(settings.homes / "users")  # of an interrupted restore; there were none before
+    _copy(directory / HOMES, settings.homes)
+    if (directory / ARCHIVES).exists() and settings.archives.startswith("file:"):
+        _copy(directory / ARCHIVES, Path(Store(settings.archives).place))
+    for name in KEPT_FILES:
+        if (directory / name).exists():
+            write_private(settings.data_dir / name, (directory / name).read_text())
+
+
+def _refuse_used(settings: Settings, loaded: bool) -> None:
+    if any(settings.homes.glob("users/*")):
+        raise Conflict(f"{settings.homes} has homes already: restore into an empty installation")
+    if loaded:
+        raise Conflict("the database has a CodeHub in it already: restore into an empty one")
+
+
 @contextmanager
-def _empty_database(settings: Settings) -> Iterator[str]:
-    server = None if settings.database_url else EmbeddedPostgres(settings.data_dir, user=settings.server_user)
-    if server is not None:
-        server.start()
+def _database(settings: Settings) -> Iterator[str]:
+    if settings.database_url:
+        yield settings.database_url
+        return
+    server = EmbeddedPostgres(settings.data_dir, user=settings.server_user)
+    server.start()
     try:
-        url = settings.database_url if server is None else server.url()
-        with psycopg.connect(url) as connection:
-            found = connection.execute("SELECT to_regclass('workspaces') IS NULL").fetchone()
-        if found is None or not found[0]:
-            raise Conflict("the database has a CodeHub in it already: restore into an empty one")
-        yield url
+        yield server.url()
     finally:
-        if server is not None:
-            server.stop()
+        server.stop()
 
 
-def _copy_tree(source: Path, target: Path) -> None:
+def _has_codehub(url: str) -> bool:
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT to_regclass('workspaces') IS NOT NULL").fetchone()
+    return found is not None and bool(found[0])
+
+
+def _copy(source: Path, target: Path) -> None:
     target.mkdir(mode=0o711, parents=True, exist_ok=True)
-    done = subprocess.run(
-        ["cp", "-a", "--reflink=auto", "--", f"{source}/.", str(target)],
-        env={"PATH": os.defpath, "LC_ALL": "C"},
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if done.returncode != 0:
-        raise Transient(f"{source} could not be copied to {target}: {done.stderr.strip()[:500]}")
+    if failed := copy_tree(f"{source}/.", target):
+        raise Transient(
+            f"{source} could not be copied to {target}: {failed[0]}. The restore is not complete: repeat it."
+        )
     shutil.copystat(source, target)
+    sync_disk(target)
 
 
 def _go_on_from_archives(url: str, settings: Settings) -> int:

@@ -60,6 +60,7 @@ def up() -> None:
     refuse_remote_engine(settings)
     datadir.prepare(settings.data_dir)
     raise_open_files()
+    datadir.refuse_unfinished_restore(settings.data_dir)
     with datadir.Lock(settings.data_dir), _listeners(settings) as (settings, sockets):
         asyncio.run(_run(settings, sockets))
 

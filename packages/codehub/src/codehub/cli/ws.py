@@ -174,9 +174,11 @@ def _repository(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = []
     if repo := found.get("repo"):
         rows.append(("Repository", f"{repo['url']} {repo['ref']}".strip()))
-    for step in (found.get("setup") or {}).get("steps", []):
+    setup = found.get("setup") or {}
+    for step in setup.get("steps", []):
         text = " ".join([step["state"], step["message"], *step["notes"]]).strip()
         rows.append((textwrap.shorten(step["title"], _LONGEST_TITLE, placeholder=" …"), text))
+    rows += [("devcontainer.json", f"{each['key']}: {each['reason']}") for each in setup.get("ignored", [])]
     return rows
 
 

@@ -75,8 +75,9 @@ def _upload(client: Client, source: Path, files: str, path: str) -> None:
 
 
 def _quoted(path: str) -> str:
-    """Return a path for a URL. Names are bytes, and need not be UTF-8."""
-    return quote(os.fsencode(path))
+    """Return a path for a URL. Names are bytes, and need not be UTF-8; the HTTP client would resolve a plain `..`."""
+    parts = os.fsencode(path).split(b"/")
+    return "/".join("%2E%2E" if part == b".." else quote(part) for part in parts)
 
 
 def _is_folder(client: Client, files: str, path: str) -> bool:

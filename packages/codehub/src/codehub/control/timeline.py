@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from codehub.domain.model import Blocked, DesiredState, ErrorReason, Operation, Workspace
 from codehub.domain.progress import Failure
+from codehub.domain.units import format_amount
 from codehub.domain.wording import OPERATIONS
 from codehub.ports.control_store import TimelineEvent
 from codehub.ports.homes import ArchiveReceipt
@@ -69,5 +70,5 @@ def error(reason: ErrorReason, message: str, operation: Operation = Operation.NO
 def archived(receipt: ArchiveReceipt) -> TimelineEvent:
     detail = {"archive_key": receipt.archive_key, "bytes": receipt.bytes, "sha256": receipt.sha256}
     return TimelineEvent(
-        "archive_committed", f"Its archive is committed and verified: {receipt.bytes / 1e6:,.1f} MB", detail
+        "archive_committed", f"Its archive is committed and verified: {format_amount(receipt.bytes)}", detail
     )

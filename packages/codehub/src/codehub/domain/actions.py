@@ -79,10 +79,17 @@ _RULES: Mapping[Action, _Rule] = MappingProxyType(
         Action.FORCE_DELETE: _Rule("delete it", _LIVE | {Status.DELETING}),
     }
 )
+_TARGETS: Mapping[Action, DesiredState] = MappingProxyType(
+    {Action.START: DesiredState.RUNNING, Action.ARCHIVE: DesiredState.ARCHIVED}
+)
 
 
 def check_allowed(action: Action, workspace: Workspace) -> None:
     """Raise Conflict unless the workspace's state allows the action. The service checks the user's permissions."""
+    status = status_of(workspace)
+    if status not in (rule := _RULES[action]).statuses:
+        allowed = ", ".join(each for each in Status if each in rule.statuses)
+        raise Conflict(f"the workspace is {status}: you cannot {rule.phrase} now; only from {allowed}")
     refused = _refusal(action, workspace)
     if refused is not None:
         raise Conflict(refused)
@@ -93,10 +100,12 @@ def allowed_actions(workspace: Workspace, viewer: Viewer) -> tuple[Action, ...]:
 
     Omits actions that are accepted but already desired.
     """
+    status = status_of(workspace)
     return tuple(
         action
         for action, rule in _RULES.items()
-        if (viewer.is_admin or not rule.admin_only)
+        if status in rule.statuses
+        and (viewer.is_admin or not rule.admin_only)
         and (viewer.is_owner or not rule.owner_only)
         and _refusal(action, workspace) is None
         and not _is_desired_already(action, workspace)
@@ -123,10 +132,8 @@ def stop_target(workspace: Workspace) -> DesiredState:
 
 
 def _refusal(action: Action, workspace: Workspace) -> str | None:
-    rule, status = _RULES[action], status_of(workspace)
-    if status not in rule.statuses:
-        allowed = ", ".join(each for each in Status if each in rule.statuses)
-        return f"the workspace is {status}: you cannot {rule.phrase} now; only from {allowed}"
+    """Return why a workspace in one of the rule's statuses does not allow the action all the same."""
+    rule = _RULES[action]
     # The proxy forwards to a running workspace and wakes a sleeping one; starting an archived one restores it.
     opens = workspace.phase in (Phase.RUNNING, Phase.STANDBY) or workspace.desired_state is DesiredState.RUNNING
     if action is Action.OPEN and not opens:
@@ -162,14 +169,10 @@ def _is_out_of_reach(workspace: Workspace) -> bool:
 
 
 def _is_desired_already(action: Action, workspace: Workspace) -> bool:
-    targets = {
-        Action.START: DesiredState.RUNNING,
-        Action.STOP: stop_target(workspace),
-        Action.ARCHIVE: DesiredState.ARCHIVED,
-    }
     if action is Action.FORCE_DELETE:
         return workspace.desired_state is DesiredState.DELETED
-    if workspace.desired_state is not targets.get(action):
+    target = stop_target(workspace) if action is Action.STOP else _TARGETS.get(action)
+    if workspace.desired_state is not target:
         return False
     # Repeating the request also clears an error, except one that needs an administrator.
     return workspace.error_reason is None or workspace.error_reason in NEEDS_ADMIN

@@ -61,6 +61,9 @@ class Unsupported(StrEnum):
     COMPOSE = "Docker Compose projects are not supported"
     OWN_VARIABLE = "is set by CodeHub; PATH can be extended with ${containerEnv:PATH}"
     OWN_USER = "has no effect: programs in a workspace run as coder"
+    ATTACH = "is not run, because CodeHub does not notice when an editor connects: use postStartCommand"
+    SIZE = "has no effect: the template decides on the size"
+    FOLDER = "has no effect: the clone is in the home, where ${containerWorkspaceFolder} names it"
     UNKNOWN = "is not known"
 
 
@@ -104,7 +107,6 @@ _HARMLESS = frozenset(
     {
         "$schema",
         "name",
-        "workspaceFolder",
         "waitFor",
         "shutdownAction",
         "overrideCommand",
@@ -112,11 +114,17 @@ _HARMLESS = frozenset(
         "userEnvProbe",
         "portsAttributes",
         "otherPortsAttributes",
-        "hostRequirements",
-        "postAttachCommand",
         "secrets",
     }
 )
+_REASONS = {
+    **dict.fromkeys(_NEVER_ALLOWED, Unsupported.NOT_ALLOWED),
+    **dict.fromkeys(("dockerComposeFile", "service", "runServices"), Unsupported.COMPOSE),
+    "initializeCommand": Unsupported.HOST_SIDE,
+    "postAttachCommand": Unsupported.ATTACH,
+    "hostRequirements": Unsupported.SIZE,
+    "workspaceFolder": Unsupported.FOLDER,
+}
 
 
 def parse_devcontainer(text: str, *, containers: bool, folder: str, home: str) -> DevContainer:
@@ -255,18 +263,11 @@ class _Parser:
         return tuple(dict.fromkeys(ports))
 
     def _note_the_rest(self) -> None:
-        for key in self._left:
-            if key in _HARMLESS:
-                continue
-            if key in _NEVER_ALLOWED:
-                reason = Unsupported.NOT_ALLOWED
-            elif key == "initializeCommand":
-                reason = Unsupported.HOST_SIDE
-            elif key in ("dockerComposeFile", "service", "runServices"):
-                reason = Unsupported.COMPOSE
-            else:
-                reason = Unsupported.UNKNOWN
-            self._ignored.append((key, reason))
+        if self._expand(str(self._left.get("workspaceFolder"))) == self._variables["containerWorkspaceFolder"]:
+            del self._left["workspaceFolder"]
+        for key, value in self._left.items():
+            if key not in _HARMLESS and value not in (None, False, "", [], {}):
+                self._ignored.append((key, _REASONS.get(key, Unsupported.UNKNOWN)))
 
     def _variables_of(self, key: str) -> dict[str, str]:
         found: dict[str, str] = {}

@@ -20,6 +20,7 @@ _SHORT_SSH = re.compile(
 )
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _LONGEST_NAME_BYTES = 200  # file systems allow 255, and the clone's neighbours need a few more
+_OTHER_SCHEMES = frozenset({"data", "file", "ftp", "javascript", "mailto"})  # not hosts, as in `file:/etc`
 _DEFAULT_PORTS = {"https": 443, "http": 80, "ssh": 22}
 _WHAT_TO_WRITE = "use https://HOST/PATH.git or git@HOST:PATH.git"
 _NO_CREDENTIALS = "the URL holds a user name or a password: leave them out and use `codehub git-auth add HOST`"
@@ -78,9 +79,9 @@ def parse_url(text: str) -> RepositoryUrl:
     if "://" in text:
         return _parse_full(text)
     short = _SHORT_SSH.fullmatch(text)
-    if short is None or "::" in text:
+    host = "" if short is None else short["host"].lower()
+    if short is None or "::" in text or (short["user"] is None and host in _OTHER_SCHEMES):
         raise Invalid(f"this is not a repository's URL: {_WHAT_TO_WRITE}")
-    host = short["host"].lower()
     if host in _DEFAULT_PORTS:
         raise Invalid(f"{host}: is followed by two slashes: {_WHAT_TO_WRITE}")
     return RepositoryUrl("ssh", host, text, _name_of(short["path"]))
@@ -118,8 +119,13 @@ def _parse_full(text: str) -> RepositoryUrl:
         raise Invalid("the URL's user name is not one for SSH")
     if parts.query or parts.fragment:
         raise Invalid("a repository's URL has no '?' and no '#'")
-    authority = bare if port in (None, _DEFAULT_PORTS[parts.scheme]) else f"{bare}:{port}"
+    authority = canonical_host(parts.scheme, bare if port is None else f"{bare}:{port}")
     return RepositoryUrl(parts.scheme, authority, text, _name_of(parts.path))
+
+
+def canonical_host(scheme: str, host: str) -> str:
+    """Return the host in lower case, with its port unless it is the scheme's default. Git asks for it as a URL has it."""
+    return host.lower().removesuffix(f":{_DEFAULT_PORTS.get(scheme, '')}")
 
 
 def _name_of(path: str) -> str:

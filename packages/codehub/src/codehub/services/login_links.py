@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from codehub.adapters.postgres import login_links
+from codehub.adapters.postgres import login_links, workspaces
 from codehub.adapters.postgres.login_links import LoginLink
-from codehub.adapters.postgres.pool import Database
+from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.domain.accounts import Session
 from codehub.domain.audit import AuditKind
 from codehub.domain.errors import Unauthorized
+from codehub.domain.model import Workspace
 from codehub.services.accounts import Accounts
 from codehub.services.audit import note
 from codehub.services.passwords import hash_secret, new_secret
@@ -28,7 +29,7 @@ class Redeemed:
     session: Session
     secret: str
     key: str
-    workspace_id: str | None
+    workspace: Workspace | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,10 @@ class LoginLinks:
             link = await login_links.peek(tx, hash_secret(secret), self.clock())
         return _there(link)
 
-    async def use_up(self, secret: str) -> str | None:
+    async def use_up(self, secret: str) -> Workspace | None:
         """Use up the link and return its workspace, for a browser that needs no new session."""
         async with self.database.transaction() as tx:
-            link = await login_links.take(tx, hash_secret(secret), self.clock())
-        return _there(link).workspace_id
+            return await _workspace_of(tx, _there(await login_links.take(tx, hash_secret(secret), self.clock())))
 
     async def redeem(self, secret: str, *, address: str, user_agent: str) -> Redeemed:
         """Use up the link. The session lasts as long as any other, but never longer than the token."""
@@ -85,7 +85,12 @@ class LoginLinks:
             )
             who = Principal(link.user_id, link.username, False, session.id, False, None, token_id=link.token_id)
             await note(tx, AuditKind.SIGN_IN, self.clock(), who, address=address, by="sign-in link")
-        return Redeemed(session, session_secret, key, link.workspace_id)
+            return Redeemed(session, session_secret, key, await _workspace_of(tx, link))
+
+
+async def _workspace_of(tx: Transaction, link: LoginLink) -> Workspace | None:
+    found = await workspaces.get(tx, link.workspace_id) if link.workspace_id is not None else None
+    return None if found is None else found.workspace
 
 
 def _there(link: LoginLink | None) -> LoginLink:

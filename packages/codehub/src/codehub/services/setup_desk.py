@@ -1,7 +1,7 @@
 """Messages and answers for linked workspaces. Secrets are decrypted only here, and for `git ls-remote`.
 
-Every request is checked against the row: the instance must still belong to its owner, so a removed credential or a
-transferred workspace is rejected immediately.
+Every request is checked against the row: the instance must still belong to its owner, who must not be disabled, so a
+removed credential or a transferred workspace is rejected immediately.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from codehub.domain.devcontainer import Command, DevContainer, parse_devcontaine
 from codehub.domain.errors import Denied, Invalid
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import Runs
+from codehub.domain.repository import canonical_host
 from codehub.domain.setup import SetupState
 from codehub.domain.user_secrets import SecretKind
 from codehub.ports.setup import Linkable, Message
 from codehub.services import git_keys
 
 _LONGEST_SIGNED = 256 << 10
+_FOR_ENABLED_OWNERS = ("credential", "ssh-identities", "ssh-sign")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,9 @@ class PostgresSetupDesk:
             workspace = await setup_links.workspace(tx, workspace_id)
             if workspace is None or workspace.owner_user_id != owner_user_id:
                 return None
-            sealed = await user_setup.sealed_secrets(tx, owner_user_id)
-            credentials = await user_setup.credentials(tx, owner_user_id)
+            withheld = await user_setup.is_withheld(tx, owner_user_id)
+            sealed = [] if withheld else await user_setup.sealed_secrets(tx, owner_user_id)
+            credentials = [] if withheld else await user_setup.credentials(tx, owner_user_id)
             url, ref = await user_setup.dotfiles(tx, owner_user_id)
         opened = {
             secret: self.box().open(value, secret_context(owner_user_id, secret.name)) for secret, value in sealed
@@ -93,7 +96,10 @@ class PostgresSetupDesk:
         async with self.database.transaction() as tx:
             if not await setup_links.is_bound(tx, workspace_id, instance, owner_user_id):
                 raise Denied("this workspace has another owner now: stop and start it")
-        match question.get("ask"):
+            kind = question.get("ask")
+            if kind in _FOR_ENABLED_OWNERS and await user_setup.is_withheld(tx, owner_user_id):
+                raise Denied("the account of this workspace's owner is disabled")
+        match kind:
             case "credential":
                 return await self._credential(owner_user_id, question)
             case "ssh-identities":
@@ -108,7 +114,8 @@ class PostgresSetupDesk:
                 raise Invalid("this CodeHub does not know what the workspace asks for")
 
     async def _credential(self, owner_user_id: str, question: Message) -> Message:
-        scheme, host = str(question.get("protocol", "")), str(question.get("host", "")).lower()
+        scheme = str(question.get("protocol", ""))
+        host = canonical_host(scheme, str(question.get("host", "")))
         async with self.database.transaction() as tx:
             found = await user_setup.sealed_credential(tx, owner_user_id, scheme, host)
         if found is None:

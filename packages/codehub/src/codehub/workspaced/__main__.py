@@ -39,7 +39,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
 _SETTLED_S = 30.0  # a death after this long resets the restart delay
 # How long the helper waits for the IDE to listen. It takes CPU time that a small IDE needs to start, and a large IDE takes
 # longer than the helper, also when it starts this much later.
-_HEAD_START_S, _LOOK_S = 0.5, 0.01
+_HEAD_START_S, _POLL_S = 0.5, 0.01
 
 
 def main(arguments: list[str]) -> None:
@@ -163,7 +163,7 @@ def wait_for_ide(configuration: dict[str, object]) -> None:
     while time.monotonic() < latest:
         if addresses(ide) if isinstance(ide, int) else os.path.exists(str(ide)):
             return
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 def set_up_environment(configuration: dict[str, object]) -> None:
@@ -262,15 +262,22 @@ def supervise(work: Callable[[], None], first: Callable[[], None] | None = None)
 
     def await_child(work: Callable[[], None]) -> None:
         nonlocal child
+        # A signal between the fork and the assignment would not reach the child, which would then run on.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+        if stopping:
+            return
         child = os.fork()
         if child == 0:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in ends:
                 signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
+        if child == 0:
             end_by(work)
         _wait(child)
         child = 0
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    ends = (signal.SIGTERM, signal.SIGINT)
+    for number in ends:
         signal.signal(number, stop)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if first is not None:

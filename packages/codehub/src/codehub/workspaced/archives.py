@@ -18,17 +18,29 @@ _READ = 256 << 10
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def open_folder(home: bytes, path: bytes, make: bool) -> int:
-    with paths.locate(home, path, make_parents=make) as place:
-        try:
-            if make and place.name:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(place.name, 0o755, dir_fd=place.fd)
-            return os.open(place.name or b".", _DIRECTORY, dir_fd=place.fd)
-        except NotADirectoryError:
-            raise invalid(f"{place.shown} is not a folder") from None
-        except OSError as error:
-            raise paths.refused(error, place.shown) from error
+def open_folder(home: bytes, path: bytes) -> int:
+    with paths.locate(home, path) as place:
+        return _open(place)
+
+
+def _open(place: paths.Place) -> int:
+    try:
+        return os.open(place.name or b".", _DIRECTORY, dir_fd=place.fd)
+    except NotADirectoryError:
+        raise invalid(f"{place.shown} is not a folder") from None
+    except OSError as error:
+        raise paths.refused(error, place.shown) from error
+
+
+def _make(place: paths.Place) -> bool:
+    """Make a folder, and return whether it is new."""
+    try:
+        os.mkdir(place.name or b".", 0o755, dir_fd=place.fd)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise paths.refused(error, place.shown) from error
+    return True
 
 
 def _spawn(what: str, folder: int) -> subprocess.Popen[bytes]:
@@ -39,7 +51,7 @@ def _spawn(what: str, folder: int) -> subprocess.Popen[bytes]:
 
 
 def download(home: bytes, path: bytes, *, dockerignore: bool = False) -> Response:
-    folder = open_folder(home, path, make=False)
+    folder = open_folder(home, path)
     what = "context" if dockerignore else "pack"
     return Response(200, {"Content-Type": "application/x-tar"}, _packed(what, folder))
 
@@ -68,7 +80,18 @@ async def _packed(what: str, folder: int) -> AsyncIterator[bytes]:
 
 
 async def upload(home: bytes, path: bytes, body: AsyncIterator[bytes]) -> Response:
-    folder = open_folder(home, path, make=True)
+    with paths.locate(home, path, make_parents=True) as place:
+        new = _make(place)
+        try:
+            return await _unpacked(_open(place), body)
+        except BaseException:
+            if new:
+                with contextlib.suppress(OSError):  # another upload has put something into it
+                    os.rmdir(place.name, dir_fd=place.fd)
+            raise
+
+
+async def _unpacked(folder: int, body: AsyncIterator[bytes]) -> Response:
     process = _spawn("unpack", folder)
     os.close(folder)
     loop = asyncio.get_running_loop()
@@ -92,8 +115,9 @@ async def upload(home: bytes, path: bytes, body: AsyncIterator[bytes]) -> Respon
             code = await _ended(process)
             if code != 0:
                 message = process.stderr.read().decode("utf-8", "replace").splitlines()
-                status = 507 if message and "space" in message[-1] else 400
-                raise RequestError(status, "INVALID_REQUEST", message[-1] if message else "the archive is damaged")
+                if message and ("space" in message[-1] or "quota" in message[-1]):
+                    raise RequestError(507, "INSUFFICIENT_STORAGE", message[-1])
+                raise invalid(message[-1] if message else "the archive is damaged")
             return as_json({"entries": int(process.stdout.read() or b"0")})
     finally:
         # Interrupted: staged files must be removed, so the process is terminated instead of killed.

@@ -351,7 +351,6 @@ def main() -> int:
         clone.run()
     except Failed as error:
         result = {"state": "failed", "kind": error.trouble.kind, "message": error.trouble.message, "id": spec["id"]}
-        print(error.trouble.message, flush=True)
     except OSError as error:
         trouble = explain(str(error), spec["url"], spec["ref"])
         result = {"state": "failed", "kind": trouble.kind, "message": trouble.message, "id": spec["id"]}

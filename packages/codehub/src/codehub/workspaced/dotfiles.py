@@ -95,7 +95,6 @@ def main() -> int:
         result: dict[str, object] = {"state": "done", "notes": run(spec), "id": spec["id"]}
     except Failed as error:
         result = {"state": "failed", "kind": error.trouble.kind, "message": error.trouble.message, "id": spec["id"]}
-        print(error.trouble.message, flush=True)
     except OSError as error:
         trouble = explain(str(error), spec["url"], spec["ref"])
         result = {"state": "failed", "kind": trouble.kind, "message": trouble.message, "id": spec["id"]}

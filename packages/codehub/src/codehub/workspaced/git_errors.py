@@ -86,7 +86,8 @@ _RULES: list[tuple[str, str, str]] = [
 ]
 
 
-_PASSWORD = re.compile(r"://[^/@\s']{0,1000}:[^/@\s']{0,1000}@")
+# A token alone stands where a user name does; only SSH needs a user name.
+_USER = re.compile(r"(https?)://[^/@\s']{0,2000}@|://[^/@\s']{0,1000}:[^/@\s']{0,1000}@")
 
 
 def host_of(url: str) -> str:
@@ -97,7 +98,7 @@ def host_of(url: str) -> str:
 
 def without_passwords(text: str) -> str:
     """Return the text without user names and passwords in URLs: a repository may name submodules with them."""
-    return _PASSWORD.sub("://", text)
+    return _USER.sub(lambda found: f"{found[1] or ''}://", text)
 
 
 def explain(output: str, url: str, ref: str) -> Trouble:

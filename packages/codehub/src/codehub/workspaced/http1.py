@@ -21,6 +21,7 @@ from .errors import RequestError, invalid, too_large
 _LONGEST_HEAD = 32 << 10
 _HEAD_TIMEOUT_S = 30.0
 _IDLE_TIMEOUT_S = 300.0  # of a keep-alive connection without a request
+_LINGER_TIMEOUT_S = 30.0
 _READ = 256 << 10
 LONGEST_JSON = 16 << 20
 _REASONS = {status.value: status.phrase for status in http.HTTPStatus}
@@ -82,6 +83,16 @@ class Connection:
 
     async def write(self, data: bytes) -> None:
         await self._loop.sock_sendall(self.sock, data)
+
+    async def linger(self) -> None:
+        """Discard what the peer still sends, so that it can read the answer: closing now would reset the connection."""
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            self.sock.shutdown(socket.SHUT_WR)
+            await asyncio.wait_for(self._discard(), _LINGER_TIMEOUT_S)
+
+    async def _discard(self) -> None:
+        while await self._loop.sock_recv(self.sock, _READ):
+            pass
 
     async def closed_by_peer(self) -> None:
         """Return when the peer has disconnected. Bytes of a next request end the watch: then it never returns."""

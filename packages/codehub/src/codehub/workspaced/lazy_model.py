@@ -1,7 +1,7 @@
-"""The model of a terminal's screen, up to half a megabyte behind the output, so that heavy output stays responsive.
+"""The model of a terminal's screen, a block of output behind it, so that heavy output stays responsive.
 
-Lines that scroll out of a large block need not be drawn. What must be drawn is drawn in slices between other events: half a
-megabyte takes 50 ms, and coloured output ten times that, for which a pressed key would have to wait.
+Plain lines that scroll out of a large block need not be drawn. Coloured output must be: a megabyte takes about a second. So
+it is drawn in slices between other events, and in small blocks, for which a new viewer waits.
 """
 
 from __future__ import annotations
@@ -13,44 +13,70 @@ from typing import Callable
 
 from .vt import Terminal as Model
 
-_LAZY_BYTES = 512 << 10
-_MOST_BYTES = 2 << 20
+_LARGE_BLOCK = 512 << 10
+_SMALL_BLOCK = 64 << 10
 _SLICE_S = 0.002
+_Size = tuple[int, int]
 
 
 class LazyModel:
-    def __init__(self, cols: int, rows: int, has_room: Callable[[], None]) -> None:
-        """`has_room` is called when a block has been drawn."""
+    def __init__(self, cols: int, rows: int, pace: Callable[[], None]) -> None:
+        """`pace` is called when `full` may have changed."""
         self._model = Model(cols, rows)
-        self._has_room = has_room
-        self._waiting: list[bytes] = []
+        self._pace = pace
+        self._waiting: list[bytes | _Size] = []
         self._size = 0
-        self._drawing: Iterator[None] | None = None  # a block that is being drawn
+        self._block = _LARGE_BLOCK
+        self._drawing: Iterator[None] | None = None
+        self._drawn = asyncio.Event()
+        self._viewers = 0  # that wait for the screen
 
     @property
     def full(self) -> bool:
         """Return whether no more output should be read for now."""
-        return self._size >= _MOST_BYTES
+        return self._size >= self._block or self._viewers > 0
 
     def add(self, data: bytes) -> None:
         self._waiting.append(data)
         self._size += len(data)
-        if self._size > _LAZY_BYTES and self._drawing is None:
-            self._drawing = self._model.feeding(self._take())
+        if self._size >= self._block:
+            self._draw()
+
+    def resize(self, cols: int, rows: int) -> None:
+        """Resize the screen after the output so far."""
+        self._waiting.append((cols, rows))
+        self._draw()
+
+    async def snapshot(self) -> bytes:
+        """Return the bytes that draw the screen after all output."""
+        self._viewers += 1
+        try:
+            self._pace()
+            while self._drawing is not None or self._waiting:
+                self._draw()
+                await self._drawn.wait()
+            return self._model.snapshot()
+        finally:
+            self._viewers -= 1
+            self._pace()
+
+    def _draw(self) -> None:
+        if self._drawing is None:
+            self._drawn.clear()
+            self._drawing = self._next_block()
             asyncio.get_running_loop().call_soon(self._draw_slice)
 
-    def current(self) -> Model:
-        """Return the model after all output."""
-        for _ in self._drawing or ():
-            pass
-        self._drawing = None
-        self._model.feed(self._take())
-        return self._model
-
-    def _take(self) -> bytes:
-        block = b"".join(self._waiting)
-        self._waiting, self._size = [], 0
-        return block
+    def _next_block(self) -> Iterator[None]:
+        waiting, self._waiting, self._size = self._waiting, [], 0
+        data: list[bytes] = []
+        for item in [*waiting, None]:
+            if isinstance(item, bytes):
+                data.append(item)
+                continue
+            yield from self._model.feeding(b"".join(data))
+            data = []
+            if item is not None:
+                self._model.resize(*item)
 
     def _draw_slice(self) -> None:
         if self._drawing is None:
@@ -58,8 +84,11 @@ class LazyModel:
         until = time.monotonic() + _SLICE_S
         for _ in self._drawing:
             if time.monotonic() >= until:
-                break
-        else:
-            self._drawing = self._model.feeding(self._take()) if self._size > _LAZY_BYTES else None
-            self._has_room()
-        asyncio.get_running_loop().call_soon(self._draw_slice)
+                asyncio.get_running_loop().call_soon(self._draw_slice)
+                return
+        self._drawing = None
+        self._block = _LARGE_BLOCK if self._model.skipped else _SMALL_BLOCK
+        self._drawn.set()
+        if self._size >= self._block:
+            self._draw()
+        self._pace()

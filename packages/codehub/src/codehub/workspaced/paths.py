@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 
 def split(path: bytes, home: bytes) -> list[bytes]:
-    """Split a path into components. A leading `/` means the home's absolute path, or the home."""
+    """Split a path into components, which are relative to the home."""
     if b"\0" in path:
         raise invalid("a path cannot hold a NUL byte")
     if path == home or path.startswith(home + b"/"):
@@ -43,6 +43,8 @@ def locate(home: bytes, path: bytes, *, make_parents: bool = False, follow: bool
     The name may be absent; with `follow` it is not a link.
     """
     shown = os.fsdecode(path)
+    if _is_outside(path, home) and path.strip(b"/"):
+        raise _outside(shown)
     stack = [os.open(home, _DIRECTORY & ~os.O_NOFOLLOW)]
     try:
         parts = split(path, home)[::-1]
@@ -72,7 +74,7 @@ def locate(home: bytes, path: bytes, *, make_parents: bool = False, follow: bool
                     raise invalid(f"{shown} goes through too many links")
                 target = os.readlink(part, dir_fd=stack[-1])
                 if target.startswith(b"/"):
-                    if target != home and not target.startswith(home + b"/"):
+                    if _is_outside(target, home):
                         raise _outside(shown)
                     while len(stack) > 1:
                         os.close(stack.pop())
@@ -93,6 +95,10 @@ def locate(home: bytes, path: bytes, *, make_parents: bool = False, follow: bool
             os.close(fd)
 
 
+def _is_outside(path: bytes, home: bytes) -> bool:
+    return path.startswith(b"/") and path != home and not path.startswith(home + b"/")
+
+
 def _leave(stack: list[int], shown: str) -> None:
     if len(stack) == 1:
         raise _outside(shown)
@@ -100,7 +106,7 @@ def _leave(stack: list[int], shown: str) -> None:
 
 
 def _outside(shown: str) -> RequestError:
-    return RequestError(403, "FORBIDDEN", f"{shown} is outside the home")
+    return RequestError(403, "PATH_FORBIDDEN", f"{shown} is outside the home")
 
 
 def refused(error: OSError, shown: str) -> RequestError:
@@ -109,7 +115,7 @@ def refused(error: OSError, shown: str) -> RequestError:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return not_found(text)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return RequestError(403, "FORBIDDEN", text)
+        return RequestError(403, "PATH_FORBIDDEN", text)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return RequestError(507, "INSUFFICIENT_STORAGE", text)
     if error.errno in (errno.ENAMETOOLONG, errno.EINVAL):

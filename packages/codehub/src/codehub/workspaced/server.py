@@ -69,21 +69,23 @@ class Server:
         try:
             response = await self._app.handle(request)
         except RequestError as error:
-            # Unread bytes of a body would be parsed as the next request.
-            keep = request.keep_alive and not request.has_body
-            return await send(connection, as_error(error), keep, request.method == "HEAD")
+            return await self._refuse(request, error)
         except OSError as error:
             if isinstance(error, ConnectionError):
                 raise
-            return await self._failed(request, error)
+            text = f"{error.filename or 'workspaced'}: {error.strerror}"
+            return await self._refuse(request, RequestError(500, "INTERNAL_ERROR", text))
         if response is None:
             return False
         return await send(connection, response, request.keep_alive, request.method == "HEAD")
 
-    async def _failed(self, request: Request, error: OSError) -> bool:
-        text = f"{error.filename or 'workspaced'}: {error.strerror}"
-        await send(request.connection, as_error(RequestError(500, "INTERNAL_ERROR", text)), False, False)
-        return False
+    async def _refuse(self, request: Request, error: RequestError) -> bool:
+        # Unread bytes of a body would be parsed as the next request.
+        keep = request.keep_alive and not request.has_body
+        await send(request.connection, as_error(error), keep, request.method == "HEAD")
+        if request.has_body:
+            await request.connection.linger()
+        return keep
 
 
 async def serve(options: Options, secret: str, listener: socket.socket, ready: int | None = None) -> None:

@@ -32,9 +32,8 @@ _KEPT_LOG = 256 << 10
 _TEMPLATE = "template"  # among what is recorded for the home
 PARTIAL_BYTES = 100 << 20
 _KILL_AFTER_S = 2.0
-_CLEAN_UP_S = (
-    20.0  # a clone that is killed leaves git running, which has a session of its own, and its part of the files
-)
+# A clone that is killed leaves git running, which has a session of its own, and its part of the files.
+_CLEAN_UP_S = 20.0
 _LIMIT_S = 3600.0  # for a CodeHub that sends none
 
 
@@ -87,12 +86,12 @@ class Setup:
         for known in (self._done_once, self._done_now):
             for id_ in [id_ for id_, entry in known.items() if setup_plan.may_repeat(entry)]:
                 del known[id_]
-        self._save()
 
     async def _run(self) -> None:
         self._busy = True
         while self._again:
             self._again = False
+            self._found.pop("error", None)
             try:
                 for step in list(self._steps):
                     await self._step(step)

@@ -147,9 +147,6 @@ class Terminal:
                 os.rename(self._log, self._log + ".1")
                 self._log_size = 0
 
-    def snapshot(self) -> bytes:
-        return self._model.current().snapshot()
-
     def type(self, data: bytes) -> None:
         """Send keystrokes. Input that the program does not read yet is buffered, up to a limit."""
         if len(self._typed) + len(data) > _MOST_INPUT:
@@ -176,7 +173,7 @@ class Terminal:
         if (cols, rows) == (self.cols, self.rows):
             return
         self.cols, self.rows = cols, rows
-        self._model.current().resize(cols, rows)
+        self._model.resize(cols, rows)
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
         size = json.dumps({"cols": cols, "rows": rows}).encode()
@@ -239,7 +236,7 @@ class Terminal:
                 await connection.write(frame(RESIZE, size))
             elif viewer.wants_screen or viewer.sent < self._base:
                 viewer.wants_screen = False
-                screen = self.snapshot()
+                screen = await self._model.snapshot()
                 viewer.sent = viewer.acked = self.total
                 viewer.acked_at = time.monotonic()
                 size = struct.pack(">QHH", self.total, self.cols, self.rows)

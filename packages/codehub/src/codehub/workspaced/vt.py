@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from . import sgr
 from .reflow import resize
 from .screen import Screen
+from .sequences import Control, Csi, Escape, Osc, Sequence
 from .snapshot import Modes, snapshot
 
+# Complete sequences, nearly all of what programs send. `Sequence` reads the others.
 _TOKEN = re.compile(
     "([^\x00-\x1f\x7f-\x9f]+)"  # text
-    "|\x1b\\[([0-?]*)([ -/]*)([@-~])"  # CSI
-    "|\x1b\\]([^\x07\x1b]*)(?:\x07|\x1b\\\\)"  # OSC
-    "|\x1b[PX^_][^\x1b]*\x1b\\\\"  # DCS and other strings
+    "|\x1b\\[([<-?]?[0-;]*)([ -/]*)([@-~])"  # CSI
+    "|\x1b\\]([^\x00-\x1f\x7f-\x9f]*)(?:\x07|\x1b\\\\)"  # OSC
     "|\x1b([ -/]*)([0-OQ-WYZ\\\\`-~])"  # other escapes
-    "|([\x00-\x1a\x1c-\x1f\x7f-\x9f])"  # control characters
+    "|([\x00-\x1a\x1c-\x1f\x7f-\x8f\x91-\x97\x99\x9a\x9c])"  # control characters
 )
-# The beginning of a sequence, whose rest comes with the next bytes; and a sequence that another one interrupts.
-_PARTIAL = re.compile("\x1b(?:\\[[0-?]*[ -/]*|\\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)\\Z")
-_INTERRUPTED = re.compile("\x1b(?:\\[[0-?]*[ -/]*|[\\]PX^_][^\x07\x1b]*)?|.", re.DOTALL)
-_LONGEST_SEQUENCE = 64 << 10
 _SLICE = 4096
+_TOKENS = 8  # between two pauses: a sequence of a few bytes can change a whole screen
 _PLAIN = re.compile("[^\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]*\\Z")
 _GRAPHICS = str.maketrans(
     "`abcdefghijklmnopqrstuvwxyz{|}~", "◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·"
@@ -35,6 +33,7 @@ _GRAPHICS = str.maketrans(
 _POUND = str.maketrans("#", "£")
 _CHARSETS = frozenset("0AB")  # the national ones of the VT220 are drawn as ASCII
 _GRAPHIC_SETS = {"(": 0, ")": 1, "*": 2, "+": 3, "-": 1, ".": 2}
+_LARGEST_NUMBER = 0x7FFFFFFF
 _LEVELS = {"n": 2, "o": 3, "|": 3, "}": 2, "~": 1}
 _MOUSE = frozenset((9, 1000, 1002, 1003))
 _MOUSE_ENCODINGS = frozenset((1006, 1016))
@@ -45,9 +44,10 @@ class Terminal:
 
     def __init__(self, cols: int, rows: int) -> None:
         self.screen = Screen(cols, rows)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._rest = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("ignore")
+        self._sequence = Sequence()
         self.modes = Modes()
+        self.skipped = True  # lines of the last large block need not be drawn
         self._drawn = False  # the last thing that came was text, which can be repeated
 
     def resize(self, cols: int, rows: int) -> None:
@@ -59,26 +59,25 @@ class Terminal:
 
     def feeding(self, data: bytes) -> Iterator[None]:
         """Like `feed`, in slices of at most a few milliseconds: the caller may do other things between them."""
-        text = self._rest + self._decoder.decode(data)
-        self._rest = ""
-        if len(text) > _SLICE and self.modes.charset == "B":
+        text = self._decoder.decode(data).replace("\ufeff", "")
+        if len(text) > _SLICE:
             text = self._skip(text)
         for at in range(0, len(text), _SLICE):
-            self._apply(self._rest + text[at : at + _SLICE])
+            yield from self._apply(text[at : at + _SLICE])
             yield
 
-    def _apply(self, text: str) -> None:
-        self._rest = ""
+    def _apply(self, text: str) -> Iterator[None]:
         at, end = 0, len(text)
-        match = _TOKEN.match
+        match, sequence = _TOKEN.match, self._sequence
+        count = 0
         while at < end:
-            found = match(text, at)
+            count += 1
+            if count % _TOKENS == 0:
+                yield
+            found = None if sequence.text else match(text, at)
             if found is None:
-                if end - at < _LONGEST_SEQUENCE and _PARTIAL.match(text, at):
-                    self._rest = text[at:]
-                    return
-                if (interrupted := _INTERRUPTED.match(text, at)) is not None:
-                    at = interrupted.end()
+                at, event = sequence.read(text, at)
+                self._handle(event)
                 continue
             at = found.end()
             kind = found.lastindex
@@ -96,6 +95,19 @@ class Terminal:
                 self._osc(found.group(5))
             self._drawn = False
 
+    def _handle(self, event: Control | Escape | Csi | Osc | None) -> None:
+        if event is None:
+            return
+        if isinstance(event, Control):
+            self._control(event.char)
+        elif isinstance(event, Csi):
+            self._csi(*event)
+        elif isinstance(event, Escape):
+            self._escape(*event)
+        else:
+            self._osc(event.text)
+        self._drawn = False
+
     def _draw(self, text: str) -> None:
         charset = self.modes.charset
         if charset != "B":
@@ -105,15 +117,21 @@ class Terminal:
     def _skip(self, text: str) -> str:
         """Skip plain lines that would scroll out of the scrollback anyway."""
         screen = self.screen
-        if screen.top != 0 or screen.bottom != screen.rows - 1 or not _PLAIN.match(text):
-            return text
+        self.skipped = (
+            self.modes.charset == "B"
+            and not self._sequence.text
+            and (screen.top, screen.bottom) == (0, screen.rows - 1)
+            and _PLAIN.match(text) is not None
+        )
         kept = screen.rows + (screen.scrollback.maxlen or 0)
-        if text.count("\n") <= kept:
+        if not self.skipped or text.count("\n") <= kept:
             return text
         at = len(text)
         for _ in range(kept + 1):
             at = text.rfind("\n", 0, at)
-        screen.x = screen.x if text[at - 1] != "\r" else 0
+        if text[at - 1 : at] != "\r":
+            return text  # the column of the cursor is known only after it was drawn
+        screen.x = 0
         return text[at:]
 
     def _control(self, char: str) -> None:
@@ -308,14 +326,13 @@ class Terminal:
         """Return the bytes that bring a freshly reset terminal of this size to this state."""
         # A sequence or character that is incomplete so far is for the viewer, too.
         held = self._decoder.getstate()[0]
-        return (snapshot(self.screen, self.modes) + self._rest).encode("utf-8", "replace") + held
+        return (snapshot(self.screen, self.modes) + self._sequence.text).encode() + held
 
 
-def _parameters(text: str) -> list[Sequence[int]]:
-    found: list[Sequence[int]] = []
-    for part in text.split(";")[:32]:
-        numbers = [
-            min(int(digits), 65535) if digits.isdigit() and len(digits) < 10 else 0 for digits in part.split(":")
-        ]
-        found.append(numbers)
-    return found
+def _parameters(text: str) -> list[list[int]]:
+    return [[_number(digits) for digits in part.split(":")] for part in text.split(";")[:32]]
+
+
+def _number(digits: str) -> int:
+    digits = digits.lstrip("0")
+    return int(digits or 0) if len(digits) < 10 else _LARGEST_NUMBER

@@ -10,7 +10,7 @@ from testing.codehub.api import Api, running_api
 
 @pytest_asyncio.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    """Patient: a hundred requests at once on a machine that does ten other things must wait, not fail."""
+    """Long timeouts: a hundred requests at once on a machine that does ten other things must wait, not fail."""
     async with Database(database_url, timeout_s=120) as opened:
         yield opened
 

@@ -8,8 +8,10 @@ from html import unescape
 
 import httpx
 import pytest
+from psycopg.types.json import Jsonb
 
-from testing.codehub.api import Api, new_id
+from codehub.adapters.postgres.pool import Database
+from testing.codehub.api import Api, new_id, put_in_state, running_api
 
 # What a browser sends when a program, and no page, opens an address.
 BY_PROGRAM = {"sec_fetch_site": "none", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
@@ -54,6 +56,19 @@ async def test_a_link_opened_by_a_program_signs_in_and_goes_on_to_the_workspace(
     assert (answer.status_code, goes_on_to(answer)) == (200, made["url"])
     assert answer.headers["cache-control"] == "no-store"
     assert await whoami(browser) == "ada"
+
+
+async def test_a_link_opens_the_clone_of_a_workspaces_repository(database: Database) -> None:
+    async with running_api(database, config={"folder_addresses": {"code-server": "?folder={home}/{folder}"}}) as api:
+        client = await token_client(api)
+        made = (await client.post("/api/v1/workspaces", json={"name": "one"})).json()
+        await put_in_state(database, made["id"], setup=Jsonb({"home": "/home/coder", "folder": "app"}))
+        cloned = made["url"] + "?folder=/home/coder/app"
+        browser = api.client(**BY_PROGRAM)
+        signed_in = await opened(browser, await link_of(client, workspace_id=made["id"]))
+        assert goes_on_to(signed_in) == cloned
+        again = await browser.get(await link_of(client, workspace_id=made["id"]))
+        assert (again.status_code, again.headers["location"]) == (303, cloned)
 
 
 async def test_of_many_browsers_that_open_one_link_at_once_one_is_signed_in(api: Api) -> None:

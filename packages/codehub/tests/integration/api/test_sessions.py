@@ -27,8 +27,8 @@ async def test_a_login_sets_a_cookie_that_scripts_cannot_read_and_says_who_signe
 
 
 async def test_under_https_the_cookie_is_host_bound_and_secure(database: Database) -> None:
-    async with running_api(database, config={"public_url": "https://hub.example.org"}) as api:
-        answer = await api.client(host="hub.example.org").post("/api/v1/login", json=LOGIN)
+    async with running_api(database, config={"public_url": "https://codehub.example.org"}) as api:
+        answer = await api.client(host="codehub.example.org").post("/api/v1/login", json=LOGIN)
         cookie = answer.headers["set-cookie"]
         assert cookie.startswith("__Host-session=")
         assert "Secure" in cookie

@@ -15,6 +15,9 @@ from testing.codehub.dashboard import PASSWORD, DashboardServer, dashboard, stag
 __all__ = ["dashboard", "stage"]
 
 
+_CODEHUB = str(Path(sys.executable).with_name("codehub"))
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     code: int
@@ -29,10 +32,12 @@ class Command:
     home: Path
     server: DashboardServer
 
-    async def begin(self, *words: str, **environment: str) -> asyncio.subprocess.Process:
+    async def begin(
+        self, *words: str, program: tuple[str, ...] = (_CODEHUB,), **environment: str
+    ) -> asyncio.subprocess.Process:
         """The command, under way; whoever begins it waits for its end."""
         return await asyncio.create_subprocess_exec(
-            str(Path(sys.executable).with_name("codehub")),
+            *program,
             *words,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

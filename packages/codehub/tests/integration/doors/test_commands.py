@@ -88,6 +88,17 @@ def test_what_the_commands_cannot_send_is_refused_with_a_reason(doors: Doors, tm
     assert (refused.returncode, b"neither a file nor a folder" in refused.stderr) == (2, True), refused.stderr
 
 
+@pytest.mark.parametrize("path", ["../outside", "a/../../outside", "/etc/outside"])
+def test_a_path_outside_the_home_is_refused_in_both_directions(doors: Doors, tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").write_text("x")
+    doors.sh("mkdir -p a")
+    up = doors.codehub("ws", "cp", str(tmp_path / "file"), f"{doors.workspace_id}:{path}")
+    down = doors.codehub("ws", "cp", f"{doors.workspace_id}:{path}", str(tmp_path / "back"))
+    for refused in (up, down):
+        assert (refused.returncode, refused.stderr) == (4, f"codehub: {path} is outside the home\n".encode())
+    assert not (tmp_path / "back").exists()
+
+
 def test_a_command_that_ends_with_its_workspace_says_so(doors: Doors, tmp_path: Path) -> None:
     with started(doors, "ws", "exec", doors.workspace_id, "--", "sh", "-c", "echo begun; exec sleep 1234") as running:
         assert running.stdout is not None

@@ -114,7 +114,7 @@ async def test_at_the_limit_of_the_installation_the_page_says_whose_workspaces_t
         page = await browser.get(f"/w/{workspace_id}/", headers=NAVIGATION)
         assert page.status_code == 502
         assert "Other users' workspaces take every place" in unescape(page.text)
-        assert running not in page.text, "nothing is told about the workspaces of others"
+        assert running not in page.text, "the workspaces of others are not shown"
         assert (await here.row(workspace_id))["desired_state"] == "STANDBY"
         await put_in_state(here.database, running, phase="STANDBY", desired_state="STANDBY")
         assert (await browser.get(f"/w/{workspace_id}/", headers=NAVIGATION)).status_code == 503

@@ -1,4 +1,4 @@
-"""A backend that accepts every request and answers none: what runs there stays open, and the rest is told soon."""
+"""A backend that accepts every request and answers none. What runs there stays open; others get an answer soon."""
 
 from __future__ import annotations
 

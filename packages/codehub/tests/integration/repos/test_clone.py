@@ -61,6 +61,8 @@ def test_a_private_repository_needs_a_credential_and_a_button_tries_again(
     assert failed["state"] == "failed"
     assert "codehub git-auth add" in failed["text"]
     assert made.step("clone")["kind"] == "auth"
+    log = made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
+    assert log.count(made.step("clone")["message"]) == 1, log
     made.until("RUNNING")  # the IDE runs all the same
     shop.ask("POST", "git-credentials", {"host": git_server.url("private/app"), "username": USER, "token": TOKEN})
     shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")

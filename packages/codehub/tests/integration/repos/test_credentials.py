@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from testing.codehub.doors import token_of_another_user
 from testing.codehub.git_server import TOKEN, USER, GitServer, git
 from testing.codehub.repositories import Made, Repositories
 
@@ -78,6 +79,16 @@ def test_push_works_after_sleep_archive_and_restore_and_the_token_is_nowhere(
     assert TOKEN not in made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
 
 
+def test_a_url_with_the_default_port_uses_the_credential_of_its_host(
+    shop: Repositories, git_server: GitServer, credential: str
+) -> None:
+    git_server.make("private/port", {"README.md": "x\n"})
+    url = f"https://{git_server.address}:443/private/port.git"
+    made = shop.create("port", repo={"url": url})
+    assert made.settled()["state"] == "done", made.setup()
+    assert "HEAD" in made.sh(f"git ls-remote {url}")
+
+
 def test_a_removed_credential_ends_access_at_once(shop: Repositories, git_server: GitServer, credential: str) -> None:
     git_server.make("private/ended", {"README.md": "x\n"})
     made = shop.create("ended", repo={"url": git_server.url("private/ended")})
@@ -141,6 +152,36 @@ def test_credentials_are_withheld_from_others_also_after_a_transfer(
         ).json()
         assert fetched["exit_code"] != 0, "the first owner's credential is not the second's"
         assert client.get("/api/v1/git-credentials").json()["items"] == []
+
+
+def test_a_disabled_users_running_workspace_loses_credentials_key_and_secrets_at_once(
+    shop: Repositories, git_server: GitServer, tmp_path: Path
+) -> None:
+    git_server.make("private/left", {"README.md": "x\n"})
+    hers = Repositories(shop.stack, token_of_another_user(shop.doors(), "carol"))
+    hers.ask("POST", "git-credentials", {"host": git_server.address, "username": USER, "token": TOKEN})
+    (tmp_path / "left").write_text("hidden")
+    hers.codehub("secrets", "set", "left", "--file", str(tmp_path / "left"))
+    hers.codehub("git-auth", "key")
+    made = hers.create("left", repo={"url": git_server.url("private/left")})
+    assert made.settled()["state"] == "done", made.setup()
+    # A program that began before goes on: it cannot be started afterwards.
+    loop = (
+        "cd ~/left; export GIT_TERMINAL_PROMPT=0; while :; do git fetch -q 2> /dev/null && echo git > ~/next || : > ~/next;"
+        " ssh-add -l > /dev/null && echo key >> ~/next; cat $CODEHUB_SECRETS_DIR/left >> ~/next; mv ~/next ~/now;"
+        " sleep 0.2; done"
+    )
+    with made.client() as client:
+        assert client.post(made.api + "/processes", json={"command": loop}).status_code == 201
+    now = made.files() / "now"
+    shop.stack.wait(lambda: now.exists() and now.read_text() == "git\nkey\nhidden")
+    with shop.stack.client() as admin:
+        (account,) = [each for each in admin.get("/api/v1/users").json()["items"] if each["username"] == "carol"]
+        admin.patch(f"/api/v1/users/{account['id']}", json={"disabled": True}).raise_for_status()
+        shop.stack.wait(lambda: now.read_text() == "")
+        admin.patch(f"/api/v1/users/{account['id']}", json={"disabled": False}).raise_for_status()
+        shop.stack.wait(lambda: now.read_text() == "git\nkey\nhidden")
+        admin.delete(made.api, params={"force": "true"}).raise_for_status()
 
 
 def test_a_token_of_one_workspace_reads_and_changes_no_credentials(shop: Repositories, credential: str) -> None:

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from testing.codehub.full_stack import TIMEOUT_S
-from testing.codehub.git_server import TOKEN, USER, GitServer
+from testing.codehub.git_server import TOKEN, USER, GitServer, git
 from testing.codehub.repositories import Made, Repositories
 
 pytestmark = [
@@ -208,6 +208,23 @@ def test_what_a_stop_interrupts_is_repeated_at_the_next_start(shop: Repositories
     cloning.until_setup(lambda now: now["state"] == "done" and now["folder"] == "stopped")
     until_prints(running, "cat ~/ran", "ran\n")
     assert running.settled()["state"] == "done"
+
+
+def test_a_retry_that_cannot_be_written_down_says_so_and_may_be_repeated(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    bare = git_server.make("public/unwritten", {"README.md": "x\n"})
+    made = shop.create("unwritten", repo={"url": git_server.url("public/unwritten"), "ref": "later"})
+    assert made.settled()["state"] == "failed"
+    git(bare, "branch", "later")
+    state = "cd ~/.local/state/codehub && "
+    made.sh(state + "mv setup away && touch setup")  # as on a full disk, nothing is written there
+    shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
+    said = made.until_setup(lambda now: bool(now["error"]))
+    assert (said["error"], said["retry"]) == ("The setup cannot be written down: Not a directory", "Try again")
+    made.sh(state + "rm setup && mv away setup")
+    shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
+    assert made.until_setup(lambda now: now["state"] == "done" and now["folder"] == "unwritten")["error"] == ""
 
 
 def test_a_command_that_fails_and_a_file_with_an_error_leave_the_workspace_usable(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sari.cli.tool_client import Answer
-from sari.index.ripgrep import RipgrepFailed
+from sari.index.ripgrep_process import RipgrepFailed
 from sari.index.walked_tree import WalkedTree
 from sari.protocol.errors import SariError
 from sari.tools.arguments import BadArguments, parse
@@ -14,6 +14,8 @@ from sari.tools.search import Searches, answer_search
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from sari.index.ripgrep_process import Ripgrep
 
 
 class _Call:
@@ -26,11 +28,11 @@ class _Call:
 
 
 class LocalSearch:
-    """The pages of one search in one workspace."""
+    """The pages of one search in one workspace. `started` is a search of the whole tree that already runs."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, started: Ripgrep | None = None) -> None:
         self.root = Path(root)
-        self.index = WalkedTree(self.root)
+        self.index = WalkedTree(self.root, started)
         self._searches = Searches()
 
     def page(self, arguments: Mapping[str, object]) -> Answer:

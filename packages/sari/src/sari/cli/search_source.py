@@ -10,12 +10,14 @@ from __future__ import annotations
 import sys
 
 from sari.cli.tool_client import Answer, call_if_warm, call_tool, workspace_root
+from sari.protocol.errors import SariError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sari.cli.local_search import LocalSearch
+    from sari.index.ripgrep_process import Ripgrep
 
 
 class SearchSource:
@@ -33,24 +35,43 @@ class SearchSource:
             answer = call_if_warm("search", arguments, self._root)
             if answer is not None:
                 return answer
-            from sari.cli.local_search import LocalSearch
-
-            self._local = LocalSearch(self._root)
+            return self._first_page(arguments)
         if self._local is not None:
             return self._local.page(arguments)
         return call_tool("search", arguments, self._root)
 
+    def _first_page(self, arguments: Mapping[str, object]) -> Answer:
+        started = _start_ripgrep(self._root, arguments)
+        try:
+            # Loaded while ripgrep searches.
+            from sari.cli.local_search import LocalSearch
+
+            self._local = LocalSearch(self._root, started)
+            return self._local.page(arguments)
+        finally:
+            if started is not None:
+                started.end()
+
     def finish(self) -> None:
-        """Open the workspace in a daemon if none has answered. Called when the answer is printed."""
-        if self._local is None:
-            return
-        sys.stdout.flush()
-        if sys.stdout.isatty():
-            # A person waits for the prompt.
+        """Open the workspace in a daemon if none has answered, without waiting for it. Called when the answer is
+        printed.
+        """
+        if self._local is not None:
+            sys.stdout.flush()
             _warm_up_in_background(self._root)
-        else:
-            # The next line of a script may rely on the daemon.
-            warm_up(self._root)
+
+
+def _start_ripgrep(root: str, arguments: Mapping[str, object]) -> Ripgrep | None:
+    query = str(arguments["query"])
+    if not query:
+        # The tool refuses it.
+        return None
+    from sari.index.ripgrep_process import Ripgrep, RipgrepFailed, whole_tree
+
+    try:
+        return Ripgrep(whole_tree(query, str(arguments["mode"]), str(arguments["case"])), root)
+    except RipgrepFailed as failed:
+        raise SariError(str(failed)) from failed
 
 
 def warm_up(root: str) -> None:

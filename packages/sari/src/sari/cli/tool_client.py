@@ -6,21 +6,22 @@ starting a daemon are loaded only if the usual case does not apply.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 
 from sari import __version__
 from sari.protocol.errors import SariError, Transient
-from sari.registry.client import DaemonClient
-from sari.registry.layout import find_layout, home_directory
+from sari.registry.layout import Layout, find_layout, home_directory
 from sari.registry.roots import find_root, resolve_root
 from sari.registry.settings import Settings
-from sari.registry.usual import connect_usual
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
+
+    from sari.registry.client import DaemonClient
 
 # If this call opened the workspace, it is still being parsed and the answer says to retry. At a terminal, waiting is
 # better than a partial answer.
@@ -45,6 +46,8 @@ def call_tool(tool: str, arguments: Mapping[str, object], workspace: str | None)
     """Call a tool in a workspace, by default the one found from the current directory. Raises `SariError` with the
     tool's error.
     """
+    from sari.registry.client import DaemonClient
+
     root = workspace_root(workspace)
     settings = Settings.from_environ(os.environ)
     for attempt in range(1, _ATTEMPTS + 1):
@@ -61,9 +64,14 @@ def call_tool(tool: str, arguments: Mapping[str, object], workspace: str | None)
 
 def call_if_warm(tool: str, arguments: Mapping[str, object], root: str) -> Answer | None:
     """Call a tool if a daemon runs in which the workspace is warm. Otherwise returns None, and starts nothing."""
+    layout = find_layout(os.environ)
+    if not _is_registered(layout):
+        return None
+    from sari.registry.client import DaemonClient
+
     settings = Settings.from_environ(os.environ)
     try:
-        sock = _connect_running(root, settings)
+        sock = _connect_running(layout, root, settings)
         if sock is None:
             return None
         with DaemonClient(sock) as client:
@@ -81,7 +89,20 @@ def workspace_root(workspace: str | None) -> str:
     return resolve_root(workspace, home) if workspace else find_root(os.environ, [], os.getcwd(), home).path
 
 
+def _is_registered(layout: Layout) -> bool:
+    """Return whether the registry names a daemon. If it does not, what talks to one need not be loaded."""
+    try:
+        with open(layout.registry_file, encoding="utf-8") as file:
+            return bool(json.load(file)["daemons"])
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return True
+
+
 def _connect(root: str, settings: Settings) -> socket.socket:
+    from sari.registry.usual import connect_usual
+
     layout = find_layout(os.environ)
     usual = connect_usual(layout, root, __version__)
     if usual is not None:
@@ -95,15 +116,13 @@ def _connect(root: str, settings: Settings) -> socket.socket:
         raise Transient(str(error)) from error
 
 
-def _connect_running(root: str, settings: Settings) -> socket.socket | None:
+def _connect_running(layout: Layout, root: str, settings: Settings) -> socket.socket | None:
     """Connect to the daemon if one runs."""
-    layout = find_layout(os.environ)
+    from sari.registry.usual import connect_usual
+
     usual = connect_usual(layout, root, __version__)
     if usual is not None:
         return usual[0]
-    if not os.path.exists(layout.registry_file):
-        # Nobody ever started one, so what knows every other case need not be loaded.
-        return None
     from sari.registry.find import Finder
 
     found = Finder(layout, settings, __version__).find(root)

@@ -1,47 +1,31 @@
-"""Runs ripgrep, which lists the files to search and finds the matching lines.
-
-Builds the command line and parses the output; nothing else in sari starts ripgrep. Uses the same flags as a user's `rg
---hidden` on the tree, so that ripgrep itself is the test oracle.
-"""
+"""Lists the files that ripgrep searches, and parses its output."""
 
 from __future__ import annotations
 
 import os
 import re
-import selectors
-import shutil
-import subprocess
-import sys
-import sysconfig
-import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sari.index.ripgrep_process import BASE, LINES, PROGRAM, Cancelled, Ripgrep, RipgrepFailed
 
-class RipgrepFailed(Exception):
-    """Raised when ripgrep rejected the query (an invalid regex or glob) or could not run. Contains ripgrep's message."""
+__all__ = [
+    "BASE",
+    "COUNTS",
+    "LINES",
+    "PROGRAM",
+    "Cancelled",
+    "Line",
+    "RipgrepFailed",
+    "counts",
+    "files",
+    "lines",
+    "run",
+    "stream",
+]
 
-
-def _find_program() -> str:
-    # Resolved once, at import: the first call of sysconfig.get_path is not thread-safe.
-    name = "rg.exe" if os.name == "nt" else "rg"
-    for folder in (sysconfig.get_path("scripts"), str(Path(sys.executable).parent)):
-        if folder and os.access(os.path.join(folder, name), os.X_OK):
-            return os.path.join(folder, name)
-    return shutil.which(name) or name
-
-
-PROGRAM = _find_program()
-
-# Common to every run: no user configuration; hidden files, but never a repository's own data.
-BASE = ("--no-config", "--hidden", "--glob", "!.git", "--color", "never")
-
-# Folders of installed dependencies.
-_DEPENDENCIES = frozenset({"site-packages", "dist-packages", "node_modules"})
-
-# How often a search without output checks whether it is still needed.
-_POLL_INTERVAL_S = 0.2
+COUNTS = ("--null", "--count", "--with-filename")
 
 # ripgrep's messages, printed instead of or after the lines of a file that contains a NUL.
 _MESSAGE = re.compile(
@@ -60,66 +44,13 @@ class Line:
     text: bytes
 
 
-class Cancelled(Exception):
-    """Raised when the client no longer needs the answer."""
-
-
 def stream(
     arguments: Sequence[str | bytes], root: Path, cancelled: Callable[[], bool] = lambda: False
 ) -> Iterator[bytes]:
     """Run ripgrep and yield its output as it arrives. Missing or unreadable files are ignored; an invalid pattern
     raises.
     """
-    try:
-        with tempfile.TemporaryFile() as complaints:
-            process = subprocess.Popen(
-                [PROGRAM, *BASE, *_ignore_flags(root), *arguments],
-                cwd=root,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=complaints,
-            )
-            try:
-                assert process.stdout is not None
-                while chunk := _next(process.stdout.fileno(), cancelled):
-                    yield chunk
-                code = process.wait()
-            finally:
-                process.kill()
-                assert process.stdout is not None
-                process.stdout.close()
-                process.wait()
-            if code == 2:
-                complaints.seek(0)
-                complaint = complaints.read(20_000).decode("utf-8", "replace").strip()
-                if _ABOUT_THE_QUERY.search(complaint):
-                    raise RipgrepFailed(complaint)
-    except OSError as error:
-        raise RipgrepFailed(f"ripgrep cannot be run in {root}: {error}. Is the folder still there?") from error
-
-
-def _ignore_flags(root: Path) -> tuple[str, ...]:
-    """Search the sources of an installed dependency even if the project around them ignores them."""
-    return ("--no-ignore-parent",) if not _DEPENDENCIES.isdisjoint(root.parts) or "pkg/mod" in root.as_posix() else ()
-
-
-def _next(output: int, cancelled: Callable[[], bool]) -> bytes:
-    """Return the next piece of output. Also checks for cancellation while there is none."""
-    if os.name == "posix":
-        with selectors.PollSelector() as selector:
-            selector.register(output, selectors.EVENT_READ)
-            while not selector.select(_POLL_INTERVAL_S):
-                if cancelled():
-                    raise Cancelled
-    chunk = os.read(output, 1 << 18)
-    if cancelled():
-        raise Cancelled
-    return chunk
-
-
-_ABOUT_THE_QUERY = re.compile(
-    r"regex parse error|error parsing glob|is not allowed in a regex|^error: |exceeds size limit", re.M
-)
+    yield from Ripgrep(arguments, os.fspath(root)).output(cancelled)
 
 
 def run(arguments: Sequence[str | bytes], root: Path, cancelled: Callable[[], bool] = lambda: False) -> bytes:
@@ -185,10 +116,3 @@ def files(
     """Return every file that ripgrep would search under the root (or the given folders), relative to it."""
     output = run(["--files", "--null", *extra], root, cancelled)
     return [path.removeprefix(b"./") for path in output.split(b"\0") if path]
-
-
-# NUL between the fields: if a field is missing, a colon could be part of the text.
-LINES = (
-    "--null", "--line-number", "--column", "--no-heading", "--with-filename", "--field-match-separator", r"\x00",
-)  # fmt: skip
-COUNTS = ("--null", "--count", "--with-filename")

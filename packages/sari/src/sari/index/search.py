@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sari.index import content, ripgrep, trigram_query
+from sari.index import content, ripgrep, ripgrep_process, trigram_query
 from sari.index.segment import LARGE, TEXT
+from sari.index.walked_tree import WalkedTree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,11 +42,6 @@ _SHOWN_BYTES = 400
 _COMMAND_BYTES = 900_000
 # For fewer files, starting ripgrep's threads takes longer (2 ms) than they save.
 _ONE_THREAD_BELOW = 250
-# Patterns that may match a newline. Other escapes are matched too, so that an escaped backslash before an n does not
-# count.
-_NEWLINE_OR_ESCAPE = re.compile(
-    r"\\(?:n|x0[aA]|x\{0*[aA]\}|u000[aA]|u\{0*[aA]\})|(?P<other>\\.)|\n|\(\?[a-zA-Z]*s", re.DOTALL
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +54,14 @@ class Query:
 
     def flags(self) -> list[str]:
         """Return the equivalent ripgrep flags."""
-        chosen = {"literal": ["--fixed-strings"], "words": ["--fixed-strings", "--word-regexp"], "regex": []}[
-            self.mode
-        ]
-        case = {"smart": "--smart-case", "sensitive": "--case-sensitive", "insensitive": "--ignore-case"}[self.case]
-        return [*chosen, case, *(["--multiline"] if self.multiline else []), "--regexp", self.text]
+        return ripgrep_process.pattern(self.text, self.mode, self.case)
 
     @property
     def multiline(self) -> bool:
-        return "\n" in self.text if self.mode != "regex" else _may_span_lines(self.text)
+        return ripgrep_process.spans_lines(self.text, self.mode)
 
     def trigrams(self) -> trigram_query.TrigramQuery:
         return trigram_query.by_regex(self.text) if self.mode == "regex" else trigram_query.by_literal(self.text)
-
-
-def _may_span_lines(pattern: str) -> bool:
-    return any(found["other"] is None for found in _NEWLINE_OR_ESCAPE.finditer(pattern))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +109,12 @@ def search(
     where, change = tree.candidates(query.trigrams(), keep)
     found = Found(query)
     if where is None:
-        _collect(found, ripgrep.stream([*query.flags(), *ripgrep.LINES, "./"], tree.root, cancelled), keep)
+        arguments = ripgrep_process.whole_tree(query.text, query.mode, query.case)
+        if isinstance(tree, WalkedTree):
+            walked = tree.walk(arguments, cancelled)
+        else:
+            walked = ripgrep.stream(arguments, tree.root, cancelled)
+        _collect(found, walked, keep)
         found.walked.update(found.counts)
         return found, change
     _alone(tree, found, where.alone, cancelled, bounded=True)

@@ -55,9 +55,9 @@ class Store:
 
     def __init__(self, root: Path, data_dir: Path) -> None:
         self.folder = folder_of(root, data_dir)
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._root = str(root)
         with contextlib.suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             # Used to find indexes of deleted workspaces. The manifest is only written with the first segment.
             if not (self.folder / _ROOT_FILE).exists():
                 (self.folder / _ROOT_FILE).write_bytes(os.fsencode(root))
@@ -70,12 +70,15 @@ class Store:
         return self._lock_fd is not None
 
     def try_lock(self) -> bool:
-        """Become the writer if there is none."""
+        """Become the writer if there is none and the folder can be written."""
         with self._locking:
             return self._lock_fd is not None or self._lock()
 
     def _lock(self) -> bool:
-        fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return False
         if not lock_file(fd):
             os.close(fd)
             return False

@@ -122,6 +122,10 @@ class WorkspaceIndex:
             self.refresh()
             return self._table.paths()
 
+    def lists(self, path: bytes) -> bool:
+        """Return whether a file is one of these as of the last refresh: not ignored, not behind a link."""
+        return self._listed.is_set() and path in self._table
+
     def change(self) -> int:
         """Return a number that differs after any change; -1 while that would require a comparison with the disk."""
         with self._lock:

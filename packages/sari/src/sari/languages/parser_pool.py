@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sari.languages.parse import Symbol
-from sari.languages.read import Parsed, stamp_of
+from sari.languages.read import Parsed, failed
 
 Results = list[tuple[bytes, Parsed | None]]
 # A chunk's paths must fit a pipe's 64 KiB, because all are written before the first answer is read.
@@ -101,7 +101,7 @@ class _Worker:
                     rest = rest[len(results) :]
                     if rest and not is_over():
                         # The worker died at this file.
-                        results.append((rest[0], unparsed(self._root, rest[0])))
+                        results.append((rest[0], failed(self._root, rest[0])))
                         rest = rest[1:]
                     done.put(results)
         finally:
@@ -127,7 +127,7 @@ class _Worker:
 
     def _parsed(self, path: bytes, answer: Any) -> Parsed | None:
         if answer is None:
-            return unparsed(self._root, path)
+            return failed(self._root, path)
         stamp, rows = answer
         return Parsed(stamp, [_symbol(row) for row in rows])
 
@@ -171,11 +171,3 @@ class _Worker:
 def _symbol(row: list[Any]) -> Symbol:
     name, kind, line, end_line, container, supers = row
     return Symbol(name, kind, line, end_line, container, tuple(supers))
-
-
-def unparsed(root: bytes, path: bytes) -> Parsed | None:
-    """Return an entry without symbols for a file in its current state; None if it no longer exists."""
-    try:
-        return Parsed(stamp_of(os.lstat(os.path.join(root, path))), [])
-    except OSError:
-        return None

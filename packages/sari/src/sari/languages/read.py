@@ -13,10 +13,11 @@ _MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A file's definitions in one state of the file."""
+    """A file's definitions in one state of the file. `failed`: it is too large, or the parser died of it."""
 
     stamp: int
     symbols: list[Symbol]
+    failed: bool = False
 
 
 def stamp_of(stat: os.stat_result) -> int:
@@ -42,6 +43,14 @@ def read_text(root: bytes, path: bytes, limit: int = 1 << 26) -> tuple[bytes, in
     if encoding:
         data = data[2:].decode(encoding, "replace").encode("utf-8", "replace")
     return data.removeprefix(b"\xef\xbb\xbf"), stamp_of(stat)
+
+
+def failed(root: bytes, path: bytes) -> Parsed | None:
+    """Return an entry for a file that cannot be parsed in its current state; None if it no longer exists."""
+    try:
+        return Parsed(stamp_of(os.lstat(os.path.join(root, path))), [], failed=True)
+    except OSError:
+        return None
 
 
 def symbols_of(root: bytes, path: bytes) -> Parsed | None:

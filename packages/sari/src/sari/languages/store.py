@@ -1,6 +1,7 @@
 """The symbols of a workspace on disk: filled in the background and on demand, checked against the files when read.
 
-One SQLite file beside the index. Everything in it can be parsed again, so a damaged file is deleted.
+One SQLite file beside the index. Everything in it can be parsed again, so a damaged file is deleted. If it cannot be
+written (a full disk), symbols are kept in memory from then on.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from sari.languages.parse import Symbol
 from sari.languages.read import Parsed
 
 # Increased whenever the parser's results change, so that all files are parsed again.
-_VERSION = 5
+_VERSION = 6
 _SCHEMA = """
-CREATE TABLE file (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, stamp INTEGER NOT NULL);
+CREATE TABLE file (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, stamp INTEGER NOT NULL, failed INTEGER NOT NULL);
 CREATE TABLE symbol (
     file INTEGER NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, line INTEGER NOT NULL, end_line INTEGER NOT NULL,
     container TEXT, supers TEXT NOT NULL
@@ -56,31 +57,39 @@ class SymbolStore:
     def __init__(self, target: Path | None) -> None:
         self._target = target
         self._lock = threading.Lock()
-        self._db = self._connect()
         self.stamps: dict[bytes, int] = {}
-        self._load()
+        # Files that could not be parsed.
+        self.failed: set[bytes] = set()
+        self._db = self._opened()
 
     def _connect(self) -> sqlite3.Connection:
+        """Open the file. Raises `sqlite3.Error` or `OSError`."""
         where = ":memory:" if self._target is None else os.fspath(self._target)
         db = sqlite3.connect(where, check_same_thread=False, isolation_level=None)
         if self._target is not None:
             os.chmod(self._target, 0o600)
         return db
 
-    def _load(self) -> None:
-        try:
-            self._prepare()
-        except sqlite3.DatabaseError:
-            self._db.close()
-            if self._target is not None:
-                for suffix in ("", "-wal", "-shm"):
-                    with contextlib.suppress(OSError):
-                        os.unlink(f"{self._target}{suffix}")
-            self._db = self._connect()
-            self._prepare()
+    def _opened(self) -> sqlite3.Connection:
+        for _ in range(2):
+            with contextlib.suppress(sqlite3.Error, OSError):
+                return self._prepared()
+            for suffix in ("", "-wal", "-shm"):
+                with contextlib.suppress(OSError):
+                    os.unlink(f"{self._target}{suffix}")
+        self._target = None
+        return self._prepared()
 
-    def _prepare(self) -> None:
-        db = self._db
+    def _prepared(self) -> sqlite3.Connection:
+        db = self._connect()
+        try:
+            self._prepare(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
         # Data lost in a crash is parsed again, so there is no need to wait for the disk.
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = OFF")
@@ -91,23 +100,43 @@ class SymbolStore:
         elif version != _VERSION:
             raise sqlite3.DatabaseError("another version")
         self.stamps = {bytes(path): stamp for path, stamp in db.execute("SELECT path, stamp FROM file")}
+        self.failed = {bytes(path) for (path,) in db.execute("SELECT path FROM file WHERE failed")}
 
     def put(self, parsed: Iterable[tuple[bytes, Parsed | None]]) -> None:
         """Store parsed files; None removes a file."""
+        entries = list(parsed)
         with self._lock:
-            db = self._db
-            db.execute("BEGIN")
             try:
-                for path, found in parsed:
-                    self._forget(path)
-                    if found is not None:
-                        self._keep(path, found)
-                db.execute("COMMIT")
-            except BaseException:
-                db.execute("ROLLBACK")
-                raise
+                self._put(entries)
+            except sqlite3.OperationalError:
+                self._continue_in_memory()
+                self._put(entries)
+
+    def _put(self, entries: list[tuple[bytes, Parsed | None]]) -> None:
+        self._db.execute("BEGIN")
+        try:
+            for path, found in entries:
+                self._forget(path)
+                if found is not None:
+                    self._keep(path, found)
+            self._db.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                # A full disk may have ended the transaction.
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _continue_in_memory(self) -> None:
+        self._target = None
+        memory = self._connect()
+        with contextlib.suppress(sqlite3.Error):
+            self._db.backup(memory)
+        self._db.close()
+        self._db = memory
+        self._prepare(memory)
 
     def _forget(self, path: bytes) -> None:
+        self.failed.discard(path)
         if self.stamps.pop(path, None) is not None:
             row = self._db.execute("SELECT id FROM file WHERE path = ?", (path,)).fetchone()
             if row:
@@ -115,13 +144,17 @@ class SymbolStore:
                 self._db.execute("DELETE FROM file WHERE id = ?", row)
 
     def _keep(self, path: bytes, found: Parsed) -> None:
-        cursor = self._db.execute("INSERT INTO file (path, stamp) VALUES (?, ?)", (path, found.stamp))
+        cursor = self._db.execute(
+            "INSERT INTO file (path, stamp, failed) VALUES (?, ?, ?)", (path, found.stamp, found.failed)
+        )
         rows = [
             (cursor.lastrowid, s.name, s.kind, s.line, s.end_line, s.container, " ".join(s.supers))
             for s in found.symbols
         ]
         self._db.executemany("INSERT INTO symbol VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         self.stamps[path] = found.stamp
+        if found.failed:
+            self.failed.add(path)
 
     def named(self, part: str, most: int) -> list[Placed]:
         """Return symbols whose name contains `part`, exact matches first, then those that begin with it."""

@@ -19,7 +19,7 @@ from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import catalog
 from sari.languages.parse import Symbol
 from sari.languages.parser_pool import Results, parse_files
-from sari.languages.read import stamp_of, symbols_of
+from sari.languages.read import Parsed, failed, stamp_of, symbols_of
 from sari.languages.store import Placed, SymbolStore
 
 # Up to this many files are parsed faster than worker processes start.
@@ -82,11 +82,19 @@ class SymbolIndex:
     def of_file(self, path: bytes) -> list[Symbol] | None:
         """Return a file's symbols, parsed now if necessary; None if it cannot be parsed."""
         if self._current(path):
-            return [placed.symbol for placed in self._store.of_file(path)]
+            return None if path in self._store.failed else [one.symbol for one in self._store.of_file(path)]
         parsed = symbols_of(self._root, path)
-        if parsed is not None:
+        # Ignored files and those behind a link can be asked for, but are no part of other answers.
+        if parsed is not None and self._index.lists(path):
             self._store.put([(path, parsed)])
         return None if parsed is None else parsed.symbols
+
+    def failed_with(self, name: str) -> list[bytes]:
+        """Return the files that contain a name, ignoring case, and could not be parsed."""
+        failed = {path for path in self._store.failed.copy() if self._current(path)}
+        if not failed or "\0" in name:
+            return []
+        return sorted(search(self._index, Query(name, "literal", "insensitive"), failed.__contains__)[0].counts)
 
     def known_names(self, path: bytes) -> list[str] | None:
         """Return the names that a file defines, if its current state was parsed. Never parses."""
@@ -123,7 +131,7 @@ class SymbolIndex:
         for path in waiting:
             if is_late():
                 break
-            found.append((path, symbols_of(self._root, path)))
+            found.append((path, self._parse(path)))
         self._store.put(found)
         return len(found) == len(waiting)
 
@@ -143,8 +151,11 @@ class SymbolIndex:
             stale = {placed.path for placed in found if not self._current(placed.path)}
             if not stale:
                 return found
-            self._store.put([(path, symbols_of(self._root, path)) for path in stale])
+            self._store.put([(path, self._parse(path)) for path in stale])
         return [placed for placed in found if placed.path not in stale]
+
+    def _parse(self, path: bytes) -> Parsed | None:
+        return symbols_of(self._root, path) or failed(self._root, path)
 
     def _current(self, path: bytes) -> bool:
         known = self._store.stamps.get(path)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterable, Sequence
+from itertools import groupby, islice
 from operator import itemgetter
 
 from sari.index import ripgrep
@@ -43,6 +43,10 @@ def answer_symbols(scope: Scope, arguments: Arguments) -> ToolResult:
     qualifier, name = split_name(query)
     placed, complete = scope.symbols.named(name, 20_000)
     notes = [] if complete else [_PARTIAL]
+    unparsed = _unparsed(shown(path) for path in scope.symbols.failed_with(name) if keep is None or keep(path))
+    if unparsed:
+        complete = False
+        notes.append(unparsed)
     named = [one for one in placed if (not kinds or one.symbol.kind in kinds) and (keep is None or keep(one.path))]
     ranks = _qualifier_ranks(scope, qualifier, name, named)
     chosen = [one for one in named if ranks[one] is not None]
@@ -83,6 +87,12 @@ def _qualifier_ranks(
             found = [namespace_rank(qualifier, one.symbol.container, space) for space in declared[one.path]]
             ranks[one] = min((rank for rank in found if rank is not None), default=None)
     return ranks
+
+
+def _unparsed(paths: Iterable[str]) -> str:
+    """Return a note about files that contain a name and cannot be parsed."""
+    listed = list(islice(paths, 5))
+    return f"Cannot be parsed: {', '.join(listed)}; `search` finds the name there." if listed else ""
 
 
 _PARTIAL = "Not every file is parsed yet, so some symbols may be missing; ask again in a moment."
@@ -149,6 +159,9 @@ def answer_implementations(scope: Scope, arguments: Arguments) -> ToolResult:
     )
     complete = complete and also
     note = _BY_SYNTAX if complete else f"{_BY_SYNTAX} {_PARTIAL}"
+    unparsed = _unparsed(map(shown, scope.symbols.failed_with(name)))
+    if unparsed:
+        complete, note = False, f"{note} {unparsed}"
     query = f"implementations {given}"
     typed = pending.take() if is_cursor_of(arguments.text("cursor"), f"{query} by types") else None
     by = "syntax"
@@ -249,7 +262,7 @@ def _answer_uses(
     total = len(rows) if after is None and rest is None else None
     note = f"{_BY_SYNTAX} {pending.why_not()}".strip()
     if unparsed:
-        note += f" Too large to parse: {', '.join(unparsed[:5])}; `search` finds the name there."
+        note += f" {_unparsed(unparsed)}"
     return _paged(key, *_uses_shown(page), total, not unparsed, note, nothing, "syntax")
 
 

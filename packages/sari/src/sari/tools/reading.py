@@ -105,9 +105,12 @@ def answer_outline(scope: Scope, arguments: Arguments) -> ToolResult:
         "complete": symbols is not None,
     }
     if symbols is None:
-        structured["note"] = "The file is too large to parse; use `search` and `read`."
+        structured["note"] = (
+            "The file cannot be parsed: it is over 4 MiB, or the parser failed. Use `search` and `read`."
+        )
+    nothing = structured.get("note", f"{shown(path)} defines nothing sari can see.")
     text = "\n".join([f"{shown(path)} ({language.name})", *rows])
-    return ToolResult(text if symbols else f"{shown(path)} defines nothing sari can see.", structured)
+    return ToolResult(text if symbols else str(nothing), structured)
 
 
 def _rows(symbols: list[Symbol]) -> list[str]:

@@ -15,8 +15,6 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
 
-import aiodocker
-
 from codehub.adapters.docker.engine import Engine
 from codehub.domain.errors import ImagePullFailed
 from codehub.domain.images import parse_image
@@ -71,7 +69,9 @@ async def ensure_image(engine: Engine, image: str, report: Report) -> Mapping[st
     except ImagePullFailed:
         raise
     except Exception as error:
-        if isinstance(error.__cause__, aiodocker.DockerError) and error.__cause__.status < 900:
+        from aiodocker import DockerError
+
+        if isinstance(error.__cause__, DockerError) and error.__cause__.status < 900:
             raise ImagePullFailed(f"the image {image} could not be pulled: {error.__cause__.message}") from error
         raise
     found = await find_image(engine, str(reference))

@@ -11,13 +11,15 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import dataclass
-
-import aiohttp
+from typing import TYPE_CHECKING
 
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.tarball.format import END
 from codehub.domain.errors import Transient
 from codehub.ports.fence import Fence
+
+if TYPE_CHECKING:
+    import aiohttp
 
 FOLDER = b"volume"
 OWNER = "codehub.uid"  # label of a volume: the owner of its files. Older volumes have none

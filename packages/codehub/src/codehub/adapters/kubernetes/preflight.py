@@ -91,7 +91,7 @@ async def check_cluster(
 
 
 async def unmet_needs(client: ApiClient, claims: ClaimOptions) -> list[Check]:
-    """Return what is missing of a cluster that answers, as far as it can be told without creating anything."""
+    """Return what is missing of a cluster that answers, as far as this is visible without creating anything."""
     found = [*await _permissions(client), *await _storage_class(client, claims.storage_class)]
     return [one for one in found if one.fix]
 

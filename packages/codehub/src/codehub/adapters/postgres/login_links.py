@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, LiteralString
 
 from codehub.adapters.postgres.pool import Transaction
 
@@ -39,28 +39,34 @@ async def insert(
     )
 
 
-_USABLE = (
-    " FROM users u WHERE l.secret_hash = %s AND l.expires_at > %s AND u.id = l.user_id AND u.disabled_at IS NULL"
-    " AND (l.token_id IS NULL OR EXISTS (SELECT FROM api_tokens t WHERE t.id = l.token_id"
-    " AND (t.expires_at IS NULL OR t.expires_at > %s)))"
-)
-_SHOWN = (
-    "l.user_id, l.token_id, l.workspace_id, u.username, u.is_admin,"
-    " (SELECT t.expires_at FROM api_tokens t WHERE t.id = l.token_id) AS token_expires_at"
-)
+# A link that has not expired, of a user who is not disabled, and whose token still holds if it was created with one.
+_USABLE = """
+    l.secret_hash = %(secret_hash)s AND l.expires_at > %(now)s AND u.id = l.user_id AND u.disabled_at IS NULL
+    AND (l.token_id IS NULL OR EXISTS (
+        SELECT FROM api_tokens t WHERE t.id = l.token_id AND (t.expires_at IS NULL OR t.expires_at > %(now)s)
+    ))
+"""
+_SHOWN = """
+    l.user_id, l.token_id, l.workspace_id, u.username, u.is_admin,
+    (SELECT t.expires_at FROM api_tokens t WHERE t.id = l.token_id) AS token_expires_at
+"""
+_PEEK = f"SELECT {_SHOWN} FROM login_links l, users u WHERE {_USABLE}"  # noqa: S608
+# If two requests try at once, only one gets the link, because the other no longer finds the row.
+_TAKE = f"DELETE FROM login_links l USING users u WHERE {_USABLE} RETURNING {_SHOWN}"  # noqa: S608
 
 
 async def peek(tx: Transaction, secret_hash: bytes, now: datetime) -> LoginLink | None:
     """Return the user that a link would sign in, without using the link."""
-    statement = f"SELECT {_SHOWN}{_USABLE.replace(' FROM users u', ' FROM login_links l, users u')}"  # noqa: S608
-    row = await (await tx.execute(statement.encode(), [secret_hash, now, now])).fetchone()
-    return None if row is None else _link_of(row)
+    return await _found(tx, _PEEK, secret_hash, now)
 
 
 async def take(tx: Transaction, secret_hash: bytes, now: datetime) -> LoginLink | None:
-    """Use up a link. If two requests try at once, only one gets it, because the other no longer finds the row."""
-    statement = f"DELETE FROM login_links l{_USABLE.replace(' FROM users u', ' USING users u')} RETURNING {_SHOWN}"  # noqa: S608
-    row = await (await tx.execute(statement.encode(), [secret_hash, now, now])).fetchone()
+    """Use up a link and return the user that it signs in."""
+    return await _found(tx, _TAKE, secret_hash, now)
+
+
+async def _found(tx: Transaction, statement: LiteralString, secret_hash: bytes, now: datetime) -> LoginLink | None:
+    row = await (await tx.execute(statement, {"secret_hash": secret_hash, "now": now})).fetchone()
     return None if row is None else _link_of(row)
 
 

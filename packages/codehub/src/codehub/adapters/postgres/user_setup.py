@@ -16,6 +16,12 @@ async def changed(tx: Transaction, user_id: str) -> None:
     await tx.execute("UPDATE users SET setup_revision = setup_revision + 1 WHERE id = %s", [user_id])
 
 
+async def is_withheld(tx: Transaction, user_id: str) -> bool:
+    """Return whether the user is disabled: their workspaces may run on, without what they brought in."""
+    row = await (await tx.execute("SELECT disabled_at FROM users WHERE id = %s", [user_id])).fetchone()
+    return row is None or row["disabled_at"] is not None
+
+
 # --- git credentials
 
 

@@ -101,9 +101,11 @@ async def set_password(tx: Transaction, user_id: str, password_hash: str, now: d
 async def set_flags(
     tx: Transaction, user_id: str, *, is_admin: bool, disabled_at: datetime | None, now: datetime
 ) -> None:
+    """Set both. Running workspaces of a user who is disabled or enabled are sent what they may have now."""
     await tx.execute(
-        "UPDATE users SET is_admin = %s, disabled_at = %s, updated_at = %s WHERE id = %s",
-        [is_admin, disabled_at, now, user_id],
+        "UPDATE users SET is_admin = %(is_admin)s, disabled_at = %(disabled_at)s, updated_at = %(now)s,"
+        " setup_revision = setup_revision + (disabled_at IS DISTINCT FROM %(disabled_at)s)::int WHERE id = %(id)s",
+        {"is_admin": is_admin, "disabled_at": disabled_at, "now": now, "id": user_id},
     )
 
 

@@ -27,6 +27,7 @@ from codehub.adapters.system_clock import SystemClock
 from codehub.adapters.upstream_activity import UpstreamActivity
 from codehub.cli.serve.part import part_settings, run_part
 from codehub.cli.serve.user_secrets import git_ca_of, secret_box
+from codehub.cli.stack.datadir import refuse_unfinished_restore
 from codehub.control.coordinator import run_coordinator
 from codehub.control.deps import (
     ControllerSettings,
@@ -58,7 +59,9 @@ def coordinator() -> None:
     Example:
       env $(codehub env) codehub serve coordinator    a second one in addition to `codehub up`
     """
-    run_part(_serve(part_settings()))
+    settings = part_settings()
+    refuse_unfinished_restore(settings.data_dir)
+    run_part(_serve(settings))
 
 
 async def _serve(settings: Settings) -> None:

@@ -53,8 +53,8 @@ def command_of(part: Part, account: Account | None) -> list[str]:
     return command_line("codehub.cli.stack.unprivileged:main", plan, *command)
 
 
-def _die_with_parent(parent: int) -> Callable[[], None]:
-    """Kill a child if `up` is killed: the next `up` starts its own children."""
+def die_with_parent(parent: int) -> Callable[[], None]:
+    """Kill a child if this command is killed: when it is repeated, it starts its own children."""
     libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
     def prepare() -> None:
@@ -80,7 +80,7 @@ async def keep_running(part: Part, environment: Mapping[str, str], account: Acco
             umask=_UMASK,
             # This group owns records and sockets of workspaces, so that API and proxy can access them.
             group=account.group if account is not None and part.privileged else None,
-            preexec_fn=_die_with_parent(os.getpid()),
+            preexec_fn=die_with_parent(os.getpid()),
         )
         try:
             code = await process.wait()

@@ -17,6 +17,8 @@ from codehub.domain.errors import Conflict, Invalid
 
 # Increased when something in the data directory changes so that an older CodeHub would misread it.
 _LAYOUT = 1
+# Exists while a restore is under way, or was interrupted.
+UNFINISHED_RESTORE = "unfinished-restore"
 # What the group needs to read a record, and to connect to a socket whose name it knows.
 _READ_DIRECTORY = 0o050
 _REACH_SOCKETS = 0o2010
@@ -48,6 +50,14 @@ def prepare(path: Path) -> None:
             f"CODEHUB_DATA_DIR={path} belongs to a newer CodeHub (layout {there}, this one knows {_LAYOUT}): "
             "run that version, or restore the backup made before the upgrade"
         )
+
+
+def refuse_unfinished_restore(path: Path) -> None:
+    try:
+        backup = (path / UNFINISHED_RESTORE).read_text().partition("\n")[0]
+    except OSError:
+        return
+    raise Conflict(f"a restore into {path} was interrupted: repeat it first, with `codehub restore {backup}`")
 
 
 def share(path: Path, account: Account) -> None:

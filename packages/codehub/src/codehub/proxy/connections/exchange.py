@@ -53,6 +53,7 @@ class Exchange(asyncio.Protocol):
         "_sent",
         "_server",
         "_task",
+        "_unread",
         "deadline",
         "fresh",
         "peer",
@@ -89,6 +90,7 @@ class Exchange(asyncio.Protocol):
         self._pace: Pace | None = None  # of chunked bodies
         self._closing = False
         self._ended = False  # the client has finished sending
+        self._unread = False  # the client does not read what was written
 
     @property
     def admission(self) -> Admission | None:
@@ -227,6 +229,10 @@ class Exchange(asyncio.Protocol):
         """Process the next request from buffered data."""
 
     def _next(self) -> None:
+        if self._unread:
+            # Its next request waits too: otherwise a client that only asks fills the memory.
+            self.transport.pause_reading()
+            return
         self.deadline = self._server.clock.now + KEEP_ALIVE_S
         if self._buffer:
             # Not called directly, so that pipelined requests do not deepen the stack.
@@ -308,11 +314,19 @@ class Exchange(asyncio.Protocol):
             self.transport.resume_reading()
 
     def pause_writing(self) -> None:
+        self._unread = True
         self.deadline = self._server.clock.now + STALLED_S
         if self.upstream is not None and self.upstream.pace is not None:
             self.upstream.pace.block()
 
     def resume_writing(self) -> None:
+        self._unread = False
+        if self.transport.is_closing() or self._lingering:
+            self.deadline = self._server.clock.now + STALLED_S
+            return
+        if self.request is None:
+            self._next()
+            return
         self.deadline = inf if self._body is None else self._server.clock.now + PAUSE_S
         if self.upstream is not None and self.upstream.pace is not None:
             self.upstream.pace.unblock()
@@ -320,7 +334,7 @@ class Exchange(asyncio.Protocol):
     def expire(self) -> None:
         """Handle an expired deadline. Called by the server's sweep."""
         self.deadline = inf
-        if self.request is None and self._buffer and not self._lingering:
+        if self.request is None and self._buffer and not self._lingering and not self._unread:
             self._refuse(408, "the head took too long")
         elif self._body is not None and not self._responded and self.request is not None:
             if self.upstream is not None:

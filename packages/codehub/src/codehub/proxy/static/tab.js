@@ -23,8 +23,8 @@
   // ── the title ──────────────────────────────────────────────────────────────────────────────────────────────────
 
   function showName() {
-    const start = `${name} · `;
-    if (name && !document.title.startsWith(start)) document.title = start + document.title;
+    const start = `${name} ·`; // a title that ends here has lost its last blank
+    if (name && !document.title.startsWith(start)) document.title = `${start} ${document.title}`;
   }
 
   new MutationObserver(showName).observe(document.head, {childList: true, subtree: true, characterData: true});

@@ -63,7 +63,7 @@ export function filesPage({id, query}) {
     }
   });
 
-  /** One transfer's line: name, bar, progress, and Cancel. Returns the result of `run`, or null. */
+  /** One transfer's line: name, bar, progress, and Cancel. Returns its error, or null. */
   async function follow(label, run) {
     const abort = new AbortController();
     const bar = el("progress", {max: 100, "aria-label": `Progress of ${label}`});
@@ -77,10 +77,10 @@ export function filesPage({id, query}) {
     };
     try {
       await run({onProgress, signal: abort.signal});
-      return true;
+      return null;
     } catch (error) {
-      if (error.name !== "AbortError") failed(error, label);
-      return false;
+      if (error.name !== "AbortError") failed(error, error.message.includes(label) ? "" : label);
+      return error;
     } finally {
       line.remove();
     }
@@ -90,7 +90,9 @@ export function filesPage({id, query}) {
     const into = folder;
     const sent = [];
     for (const {path, file} of files) {
-      if (await follow(path, (how) => upload(id, join(into, encodedPath(path)), file, how))) sent.push(path);
+      const error = await follow(path, (how) => upload(id, join(into, encodedPath(path)), file, how));
+      if (!error) sent.push(path);
+      else if (error.code === "INSUFFICIENT_STORAGE") break;
     }
     chooser.value = "";
     if (sent.length) said(sent.length === 1 ? `${sent[0]} was uploaded.` : `${sent.length} files were uploaded.`);

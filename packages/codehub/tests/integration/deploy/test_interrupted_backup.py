@@ -1,0 +1,117 @@
+"""`codehub backup` and `codehub restore` that are interrupted: nothing is lost, and repeating the command completes it."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testing.codehub.full_stack import TIMEOUT_S, Stack, fresh_stack
+
+_LARGE = 2 << 20
+# In their order. A copy that ended half-way is made from a whole one.
+_RESTORE_STEPS = (("copy_tree", 2), ("pg_programs.load", 1), ("_go_on_from_archives", 1))
+_BACKUP_STEPS = ("pg_programs.dump", "_write_manifest")
+
+
+@pytest.fixture(scope="module")
+def old() -> Iterator[Stack]:
+    """An installation with a workspace that is asleep and an archived one."""
+    with fresh_stack() as stack:
+        stack.with_tiny_ide()
+        stack.up()
+        stack.environment["CODEHUB_ADMIN_PASSWORD"] = stack.password()
+        with stack.client() as client:
+            for name, verb, phase in (("asleep", "stop", "STANDBY"), ("archived", "archive", "ARCHIVED")):
+                made = client.post("/api/v1/workspaces", json={"name": name}).json()
+                path = f"/api/v1/workspaces/{made['id']}"
+                stack.wait(lambda path=path: client.get(path).json()["status"] == "RUNNING")  # type: ignore[misc]
+                home = stack.home_of(name)
+                (home / "note").write_text(f"written in {name}\n")
+                (home / "large").write_bytes(b"x" * _LARGE)
+                assert client.post(f"{path}:{verb}").status_code == 202
+                stack.wait(lambda path=path, phase=phase: client.get(path).json()["phase"] == phase)  # type: ignore[misc]
+        yield stack
+
+
+def test_a_restore_that_is_killed_at_any_step_is_repeated_and_completes(old: Stack, tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    assert old.run("backup", str(saved)).returncode == 0
+    with fresh_stack() as new:
+        new.with_tiny_ide()
+        new.environment["CODEHUB_ADMIN_PASSWORD"] = old.environment["CODEHUB_ADMIN_PASSWORD"]
+        for step, nth in _RESTORE_STEPS:
+            _killed(new, f"codehub.cli.restore:{step}", nth, "restore", str(saved))
+            if step == "copy_tree":
+                (half,) = (new.data_dir / "homes").glob("users/*/workspaces/*/home/files/note")
+                half.unlink()
+        refused = new.run("up")
+        assert refused.returncode == 6, refused.stderr
+        assert f"repeat it first, with `codehub restore {saved}`" in refused.stderr
+        other = tmp_path / "other"
+        other.mkdir()
+        (other / "codehub-backup.json").write_text("{}\n")
+        another = new.run("restore", str(other))
+        assert (another.returncode, "an earlier restore" in another.stderr) == (6, True), another.stderr
+        repeated = new.run("restore", str(saved))
+        assert repeated.returncode == 0, repeated.stderr
+        assert (new.data_dir / "secrets.key").read_bytes() == (old.data_dir / "secrets.key").read_bytes()
+        assert new.run("restore", str(saved)).returncode == 6, "a complete one is not repeated"
+        new.up()
+        _everything_is_there(new)
+
+
+def test_a_backup_that_is_killed_at_any_step_is_not_taken_for_a_whole_one(old: Stack, tmp_path: Path) -> None:
+    with fresh_stack() as new:
+        for number, step in enumerate(_BACKUP_STEPS):
+            saved = tmp_path / f"{number}"
+            _killed(old, f"codehub.cli.backup:{step}", 1, "backup", str(saved))
+            again = old.run("backup", str(saved))
+            assert (again.returncode, "was not completed: remove it" in again.stderr) == (6, True), again.stderr
+            refused = new.run("restore", str(saved))
+            assert (refused.returncode, "no whole backup" in refused.stderr) == (2, True), refused.stderr
+
+
+def test_a_copy_that_is_killed_makes_the_backup_fail(old: Stack, tmp_path: Path) -> None:
+    """The kernel may end `cp` when memory is short; here it ends at a limit, by a signal and without a word."""
+    saved = tmp_path / "saved"
+    done = subprocess.run(
+        old.command("backup", str(saved)),
+        env=old.environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGE // 2, _LARGE // 2)),
+    )
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    assert f"cp was ended by signal {signal.SIGXFSZ}" in done.stderr
+    assert not (saved / "codehub-backup.json").exists()
+
+
+def _killed(stack: Stack, function: str, nth: int, *arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "testing.codehub.killed_commands", function, str(nth), *arguments],
+        env=stack.environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, (function, done.stdout, done.stderr)
+
+
+def _everything_is_there(stack: Stack) -> None:
+    with stack.client() as client:
+        for item in client.get("/api/v1/workspaces").json()["items"]:
+            path = f"/api/v1/workspaces/{item['id']}"
+            assert client.post(f"{path}:start").status_code == 202
+            stack.wait(lambda path=path: client.get(path).json()["status"] == "RUNNING")  # type: ignore[misc]
+            home = stack.home_of(item["name"])
+            assert (home / "note").read_text() == f"written in {item['name']}\n"
+            assert (home / "large").read_bytes() == b"x" * _LARGE
