@@ -32,7 +32,7 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Door:
     kind: Kind = Kind.IDE
-    port: int = 0  # NO_PORT for a port's own host with a number that no port has
+    port: int = 0  # NO_PORT for a number that no port has
     own_host: bool = False  # a port reached at the root of its own host
 
     @property
@@ -129,12 +129,12 @@ def read_path(path: str) -> tuple[str, Door] | None:
         match path.removeprefix(STREAMS_PREFIX).split("/"):
             case [workspace_id, "ssh"]:
                 return workspace_id, Door(Kind.SSH)
-            case [workspace_id, "tcp", text] if port := parse_port(text):
-                return workspace_id, Door(Kind.TCP, port)
+            case [workspace_id, "tcp", text]:
+                return workspace_id, Door(Kind.TCP, parse_port(text) or NO_PORT)
         return None
     parts = path.removeprefix(WORKSPACE_PREFIX).split("/", 3)
-    if len(parts) > 2 and parts[1] == PORT_PART and (port := parse_port(parts[2])):
-        return parts[0], Door(Kind.PORT, port)
+    if len(parts) > 2 and parts[1] == PORT_PART and parts[2].isdigit():
+        return parts[0], Door(Kind.PORT, parse_port(parts[2]) or NO_PORT)
     return parts[0], IDE
 
 

@@ -31,8 +31,9 @@ def test_every_port_is_read_as_it_is_written(port: int) -> None:
 @pytest.mark.parametrize("text", ["", "0", "080", "65536", "99999", "100000", "-1", "+1", "1.0", "٣", " 1"])
 def test_what_is_no_port_leads_nowhere(text: str) -> None:
     assert parse_port(text) is None
-    assert read_path(f"/_codehub/{_ID}/tcp/{text}") is None
-    assert read_path(f"/w/{_ID}/port/{text}/") == (_ID, IDE), "a page of the IDE may be called port"
+    assert read_path(f"/_codehub/{_ID}/tcp/{text}") == (_ID, Door(Kind.TCP, NO_PORT))
+    page = Door(Kind.PORT, NO_PORT) if text.isdigit() else IDE  # a page of the IDE may be called port
+    assert read_path(f"/w/{_ID}/port/{text}/") == (_ID, page)
     found = read_host(f"{text}-{_ID}.ws.example.org", "*.ws.example.org")
     assert found in (None, (_ID, Door(Kind.PORT, NO_PORT, own_host=True)))
 

@@ -61,15 +61,20 @@ def test_other_hosts_are_no_ports(host: str) -> None:
 
 
 @pytest.mark.parametrize("number", ["0", "08", "65536", "99999999"])
-def test_a_ports_host_with_a_number_that_no_port_has_is_refused(number: str) -> None:
+def test_the_address_of_a_port_with_a_number_that_no_port_has_is_refused(number: str) -> None:
     """It is not taken for another page of the proxy: that would lead to the dashboard without a word."""
     host = f"{number}-{ID}.ws.example.org"
     assert read_host(host, PATTERN) == (ID, Door(Kind.PORT, NO_PORT, own_host=True))
-    head = f"GET / HTTP/1.1\r\nHost: {host}".encode()
-    reply = read(parse_request(head), [], PATTERN)
-    assert isinstance(reply, Reply)
-    assert reply.status == 404
-    assert b"from 1 to 65535" in reply.body
+    places = [
+        (host, "/"),
+        ("ws.example.org", f"/w/{ID}/port/{number}/"),
+        ("ws.example.org", f"/_codehub/{ID}/tcp/{number}"),
+    ]
+    for place, path in places:
+        reply = read(parse_request(f"GET {path} HTTP/1.1\r\nHost: {place}".encode()), [], PATTERN)
+        assert isinstance(reply, Reply)
+        assert reply.status == 404
+        assert b"from 1 to 65535" in reply.body
 
 
 def port_origin(port: int, workspace_id: str = ID) -> str:

@@ -61,7 +61,7 @@ def read(request: RequestHead, cookies: list[bytes], host_pattern: str) -> Reque
     if found is None:
         return refusal(404, "there is nothing at this address of a workspace")
     workspace_id, door = found
-    if door.kind is Kind.PORT and door.port == NO_PORT:
+    if door.kind in (Kind.PORT, Kind.TCP) and door.port == NO_PORT:
         return refusal(404, "there is no such port: their numbers are from 1 to 65535")
     if path == prefix_of(workspace_id, door) and is_id(workspace_id):
         return Reply(308, headers=((b"Location", f"{path}/{question}{query}".encode()),))

@@ -21,7 +21,9 @@ class SignIn:
 
     def redirect(self, context: RequestContext) -> Reply:
         if not context.navigation:
-            return refusal(401, "sign in first: no workspace cookie or API token, or one that is over")
+            if context.token:
+                return refusal(401, "this API token is unknown, has expired, or is limited to another workspace")
+            return refusal(401, "sign in first: the workspace's cookie is missing or has expired")
         # Tabs that sign in at the same time share one.
         nonce = next(iter(self.values(context, NONCE_COOKIE)), b"") or secrets.token_urlsafe(24).encode()
         digest = hashlib.sha256(nonce).hexdigest()
