@@ -14,9 +14,9 @@ import click
 from codehub.cli.archive_all import archive_all
 from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials
-from codehub.cli.handing_on import transferred
 from codehub.cli.options import connect, find_workspace, json_option, server_option
 from codehub.cli.output import console, print_json, print_table, when
+from codehub.cli.transfer import transferred
 from codehub.domain.errors import Conflict, NotFound
 from codehub.domain.units import format_amount
 
