@@ -36,7 +36,7 @@ def home(tmp_path: Path) -> Iterator[SariHome]:
 def held(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[HeldRipgrep]:
     made = held_sari(tmp_path / "held", request.param)
     yield made
-    made.open()
+    made.release()
 
 
 @pytest.mark.parametrize("held", ["--files"], indirect=True)

@@ -96,6 +96,7 @@ async def test_a_refused_token_is_read_again_once(tmp_path: Path) -> None:
 def serving(handler: type[BaseHTTPRequestHandler], tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Yield the address of a server with this handler."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = False  # closing waits for them, and with them for their sockets
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})

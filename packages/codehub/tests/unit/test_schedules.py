@@ -38,6 +38,21 @@ def test_the_next_start_is_later_within_a_week_and_never_after_its_time(
     assert next_start(schedule, workspace_id, zone, after) == start
 
 
+def test_a_skipped_time_of_day_counts_and_a_repeated_one_counts_once() -> None:
+    schedule, zone = replace(parse_schedule("2:30", "daily"), jitter=timedelta()), time_zone("Europe/Berlin")
+
+    def starts(first: datetime) -> list[str]:
+        found = [next_start(schedule, "a", zone, first)]
+        found += [next_start(schedule, "a", zone, found[-1])]
+        return [each.astimezone(zone).isoformat() for each in found]
+
+    assert starts(datetime(2027, 3, 27, 12, tzinfo=UTC)) == ["2027-03-28T03:30:00+02:00", "2027-03-29T02:30:00+02:00"]
+    assert starts(datetime(2026, 10, 24, 12, tzinfo=UTC)) == [
+        "2026-10-25T02:30:00+02:00",
+        "2026-10-26T02:30:00+01:00",
+    ]
+
+
 def test_workspaces_of_one_schedule_do_not_start_in_the_same_second() -> None:
     schedule, zone = parse_schedule("9:00"), time_zone("UTC")
     after = datetime(2026, 11, 16, tzinfo=UTC)

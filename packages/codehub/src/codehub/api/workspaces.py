@@ -163,7 +163,7 @@ async def undelete_workspace(workspace_id: str, ctx: Ctx, who: Who) -> Workspace
 
 @router.post(_ONE + ":transfer", status_code=202, responses=signed_in(404, 409, 413))
 async def transfer_workspace(workspace_id: str, body: WorkspaceTransfer, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Transfer a workspace to another user (administrators). A running one is stopped first."""
+    """Transfer a workspace to another user (administrators). A running one is only stopped (409): repeat it then."""
     return await _view(await ctx.workspace_admin.transfer(who, workspace_id, body.username), ctx, who)
 
 

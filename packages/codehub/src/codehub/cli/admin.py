@@ -16,6 +16,7 @@ from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials
 from codehub.cli.options import connect, find_workspace, json_option, server_option
 from codehub.cli.output import console, print_json, print_table, when
+from codehub.cli.transfer import transferred
 from codehub.domain.errors import Conflict, NotFound
 from codehub.domain.units import format_amount
 
@@ -255,8 +256,7 @@ def transfer(workspace: str, username: str, server: str | None, as_json: bool) -
       codehub admin transfer api ada
     """
     with connect(server) as client:
-        found = find_workspace(client, workspace, all_owners=True)
-        given = client.post(f"workspaces/{found['id']}:transfer", {"username": username})
+        given = transferred(client, find_workspace(client, workspace, all_owners=True), username)
     _said(given, f"{given['name']} belongs to {username} now.", as_json)
 
 
@@ -292,7 +292,7 @@ def offboard(username: str, heir: str | None, archive: bool, server: str | None)
         if archive:
             archive_all(client, owned)
         for one in owned:
-            client.post(f"workspaces/{one['id']}:transfer", {"username": heir})
+            transferred(client, one, heir)
         try:
             client.delete(f"users/{user_id}")
             now = "removed"

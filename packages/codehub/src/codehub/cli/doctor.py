@@ -15,6 +15,7 @@ from codehub.cli.checks import CHECKS, Finding, Health
 from codehub.cli.coordinator_check import check_coordinator
 from codehub.cli.effective_settings import EffectiveSettings, effective_settings
 from codehub.cli.leftovers import leftovers
+from codehub.cli.output import console
 
 _MARKS = {Health.GOOD: "ok      ", Health.WARNING: "warning ", Health.BAD: "PROBLEM "}
 
@@ -58,10 +59,11 @@ def doctor(with_leftovers: bool, boundaries: bool, boundaries_timeout: int, as_j
     if as_json:
         click.echo(json.dumps([_as_json(finding) for finding in findings], indent=1))
     else:
+        output = console()
         for finding in findings:
-            click.echo(f"{_MARKS[finding.health]}{finding.part:15} {finding.message}")
+            output.print(f"{_MARKS[finding.health]}{finding.part:15} {finding.message}")
             if finding.fix:
-                click.echo(f"{'':24}→ {finding.fix}")
+                output.print(f"{'':24}→ {finding.fix}")
     if any(finding.health is Health.BAD for finding in findings):
         raise click.exceptions.Exit(1)
 

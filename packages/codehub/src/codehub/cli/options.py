@@ -11,6 +11,7 @@ import click
 
 from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials
+from codehub.cli.output import console
 from codehub.domain.errors import CodeHubError, Conflict, NotFound
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def inside(server: str | None, text: str) -> Iterator[tuple[Client, Mapping[str,
     with connect(server) as client:
         found = find_workspace(client, text)
         if found["status"] != "RUNNING":
-            click.echo(f"codehub: waking {found['name']} …", err=True)
+            console(err=True).print(f"codehub: waking {found['name']} …")
         with client.without_timeout():
             yield client, found
 

@@ -229,7 +229,7 @@ def port_forward(workspace: str, ports: tuple[str, ...], address: str, server: s
     with inside(server, workspace) as (client, found):
         client.get(f"workspaces/{found['id']}/ports")
     for remote, listener in listeners:
-        click.echo(f"{address}:{listener.getsockname()[1]} → port {remote} of {found['name']}")
+        console().print(f"{address}:{listener.getsockname()[1]} → port {remote} of {found['name']}")
         threading.Thread(target=_accept, args=(listener, found, remote, token), daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt):
         threading.Event().wait()

@@ -73,12 +73,21 @@ def create(
             known = client.get(f"templates/{quote(template, safe='')}")["parameters"] if parameters else []
             body |= {"template": template, "parameters": given_parameters(parameters, known)}
         made = client.post("workspaces", body)
-        if wait and repo and start:
-            # The state is shown once, after the clone is complete too.
+        if wait and start and _has_setup(client, made, body):
+            # The state is shown once, after the setup is complete too.
             reached = follow(client, made, "RUNNING", timeout_s=timeout_s, quiet=as_json)
             _show(follow_setup(client, reached or made, timeout_s, quiet=as_json), as_json)
         else:
             _finish(client, made, "RUNNING" if start else "ARCHIVED", wait, timeout_s, as_json)
+
+
+def _has_setup(client: Client, made: Mapping[str, Any], body: Mapping[str, object]) -> bool:
+    """Return whether it is created with a repository or with commands of its template."""
+    if made["repo"] is not None or "template" not in body:
+        return made["repo"] is not None
+    asked = {"name": body["template"], "parameters": body["parameters"]}
+    (preview,) = client.post("/templates:preview", asked)["items"]
+    return bool((preview["resolved"] or {}).get("setup"))
 
 
 @click.command()

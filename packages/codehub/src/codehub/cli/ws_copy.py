@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import secrets
 import stat
 import tarfile
 import threading
@@ -123,15 +124,17 @@ def _packed(source: Path) -> Iterator[bytes]:
 
 def _download(client: Client, files: str, path: str, target: Path) -> None:
     if target.is_dir():
-        target = target / (posixpath.basename(path.rstrip("/")) or "home")
+        name = posixpath.basename(path.rstrip("/"))
+        target = target / (name if name not in ("", ".", "..") else "home")
     with client.download(files + _quoted(path)) as response:
         if response.headers.get("content-type") == "application/x-tar":
             target.mkdir(parents=True, exist_ok=True)
             _unpack(response.iter_bytes(_CHUNK), target)
         else:
-            partial = target.with_name(target.name + ".part")
+            # A new file: one that is there may be the user's, or a link to one.
+            partial = target.with_name(f".codehub-download-{secrets.token_hex(8)}")
             try:
-                with partial.open("wb") as file:
+                with partial.open("xb") as file:
                     for data in response.iter_bytes(_CHUNK):
                         file.write(data)
                 partial.replace(target)

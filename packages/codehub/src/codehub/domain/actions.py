@@ -124,6 +124,13 @@ def cancel_target(workspace: Workspace) -> DesiredState | None:
     return None
 
 
+def may_have_instance(workspace: Workspace) -> bool:
+    """Return whether an instance may exist, which has the secrets of the owner for whom it was started."""
+    if workspace.phase is Phase.ERROR:
+        return not workspace.conditions.container_ready.is_false
+    return workspace.phase is Phase.RUNNING or workspace.operation in (Operation.STARTING, Operation.STOPPING)
+
+
 def stop_target(workspace: Workspace) -> DesiredState:
     """Return the desired state for a stop. In ERROR without a volume, there is nothing to keep in standby."""
     if workspace.phase is Phase.ERROR and workspace.home_ctx is None:

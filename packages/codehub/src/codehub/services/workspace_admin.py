@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from codehub.adapters.postgres import timeline, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
-from codehub.domain.actions import NEEDS_ADMIN, Action, check_allowed
+from codehub.domain.actions import NEEDS_ADMIN, Action, check_allowed, may_have_instance, stop_target
 from codehub.domain.errors import BackendDown, Conflict, Invalid, WorkspaceNotFound
 from codehub.domain.history import Generation
 from codehub.domain.ids import time_of
-from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
+from codehub.domain.model import DesiredState, Phase, Workspace, WorkspaceWithOwner
 from codehub.ports.archives import ArchiveReceipts
 from codehub.services import workspace_names
 from codehub.services.principal import Clock, Principal
@@ -69,7 +69,10 @@ class WorkspaceAdmin:
             return await reload(tx, workspace_id)
 
     async def transfer(self, who: Principal, workspace_id: str, username: str) -> WorkspaceWithOwner:
-        """Transfer to another owner, as an administrator. A running workspace is stopped first: the new owner starts it."""
+        """Transfer to another owner, as an administrator. One that runs is only stopped, and Conflict is raised.
+
+        Otherwise the new owner could read the previous owner's secrets in the running instance.
+        """
         who.must_be_admin()
         async with self.database.transaction() as tx:
             await visible(tx, who, workspace_id)
@@ -80,13 +83,27 @@ class WorkspaceAdmin:
             workspace = await locked(tx, workspace_id)
             if workspace.desired_state is DesiredState.DELETED:
                 raise Conflict("the workspace is being deleted")
-            if workspace.owner_user_id != known.user.id:
+            moves = workspace.owner_user_id != known.user.id
+            stops = moves and may_have_instance(workspace)
+            if stops:
+                await self._request_stop(tx, who, workspace)
+            elif moves:
                 if workspace.desired_state is DesiredState.RUNNING:
                     await workspaces.set_desired_state(tx, workspace_id, DesiredState.STANDBY, self.clock())
                 await workspaces.transfer(tx, workspace_id, known.user.id, self.clock())
                 await record(tx, self.clock, workspace_id, who, "transferred", f"transferred to {username}")
                 await self._give_free_name(tx, who, workspace, known.user.id)
-            return await reload(tx, workspace_id)
+            found = await reload(tx, workspace_id)
+        if stops:
+            raise Conflict("the workspace is stopped first: transfer it when it has stopped")
+        return found
+
+    async def _request_stop(self, tx: Transaction, who: Principal, workspace: Workspace) -> None:
+        if workspace.desired_state is not DesiredState.RUNNING and workspace.phase is not Phase.ERROR:
+            return
+        recover = workspace.error_reason not in NEEDS_ADMIN
+        await workspaces.set_desired_state(tx, workspace.id, stop_target(workspace), self.clock(), recover=recover)
+        await record(tx, self.clock, workspace.id, who, "stop", "stop requested")
 
     async def archives_in_store(self, workspace_id: str) -> list[Generation]:
         """Return all complete archives of this workspace in the store, recorded or not.

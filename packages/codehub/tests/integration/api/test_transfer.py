@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
 from codehub.adapters.postgres import ssh_keys
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.limits import RunningLimits
@@ -22,6 +24,11 @@ async def test_an_administrator_gives_a_workspace_to_another_user(api: Api, data
     assert (await ada.post(f"{path}:transfer", json={"username": "bob"})).status_code == 403
     assert (await admin.post(f"{path}:transfer", json={"username": "nobody"})).status_code == 400
     given = await admin.post(f"{path}:transfer", json={"username": "bob"})
+    assert (given.status_code, "transfer it when it has stopped" in given.text) == (409, True)
+    seen = (await ada.get(path)).json()
+    assert (seen["owner"], seen["desired_state"]) == ("ada", "STANDBY")
+    await put_in_state(database, made["id"], phase="STANDBY")
+    given = await admin.post(f"{path}:transfer", json={"username": "bob"})
     assert (given.status_code, given.json()["owner"], given.json()["desired_state"]) == (202, "bob", "STANDBY")
     assert (await ada.get(path)).status_code == 403
     assert [item["name"] for item in (await bob.get(W)).json()["items"]] == ["handed-on"]
@@ -29,6 +36,28 @@ async def test_an_administrator_gives_a_workspace_to_another_user(api: Api, data
     assert again.status_code == 202
     timeline = (await bob.get(f"{path}/events")).json()["items"]
     assert [entry["message"] for entry in timeline if entry["kind"] == "transferred"] == ["transferred to bob"]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"phase": "RUNNING", "desired_state": "STANDBY"},
+        {"phase": "RUNNING", "desired_state": "STANDBY", "operation": "STOPPING"},
+        {"phase": "STANDBY", "operation": "STARTING"},
+        {"phase": "ERROR", "error_reason": "Timeout"},
+    ],
+    ids=["about to stop", "stopping", "starting", "in error, nothing observed"],
+)
+async def test_nobody_gets_a_workspace_whose_instance_has_the_previous_owners_secrets(
+    api: Api, database: Database, state: dict[str, str]
+) -> None:
+    ada, admin = await api.user("ada"), await api.signed_in()
+    await api.user("bob")
+    made = (await ada.post(W, json={"name": "theirs"})).json()["id"]
+    await put_in_state(database, made, **state)
+    assert (await admin.post(f"{W}/{made}:transfer", json={"username": "bob"})).status_code == 409
+    seen = (await admin.get(f"{W}/{made}")).json()
+    assert (seen["owner"], seen["desired_state"] in ("STANDBY", "ARCHIVED")) == ("ada", True)
 
 
 async def test_whom_the_previous_owner_let_in_is_kept_out(api: Api, database: Database) -> None:

@@ -129,6 +129,19 @@ async def test_a_user_who_leaves_hands_the_workspaces_on(signed_in: Command, sta
     assert (await signed_in("admin", "users", "rm", "ada", **password)).code == 5, "the account is gone"
 
 
+async def test_a_running_workspace_is_given_away_when_it_has_stopped(signed_in: Command, stage: Stage) -> None:
+    password = {"CODEHUB_PASSWORD": PASSWORD}
+    await signed_in.ok("admin", "users", "add", "ada", "--password-stdin", stdin="long enough\n", **password)
+    api = await stage.add("api", phase="RUNNING", desired_state="RUNNING")
+    giving = await signed_in.begin("admin", "transfer", "api", "ada")
+    await stage.until(api, desired_state="STANDBY")
+    assert (await stage.row(api))["owner_user_id"] == await stage.user_id("admin")
+    await stage.change(api, phase="STANDBY")
+    done = await signed_in.end(giving)
+    assert (done.code, done.out) == (0, "api belongs to ada now.\n"), done
+    assert (await stage.row(api))["owner_user_id"] == await stage.user_id("ada")
+
+
 async def test_a_user_who_leaves_has_everything_archived_and_an_archive_that_fails_stops_it(
     signed_in: Command, stage: Stage
 ) -> None:

@@ -59,6 +59,14 @@ def test_forwarded_headers_say_who_asked_and_a_client_cannot_forge_them(proxy: R
     assert not values(headers, "X-Real-IP")
 
 
+@pytest.mark.parametrize("name", ["X_Forwarded_For", "x-forwarded_host", "Content_Length", "Transfer_Encoding"])
+def test_underscores_do_not_forge_a_header(proxy: RunningProxy, name: str) -> None:
+    """Servers behind CGI-like interfaces read `_` as `-`."""
+    _, headers, _ = seen(ask(proxy, f"GET {PREFIX}/ HTTP/1.1\r\n{HOST}{name}: 1.2.3.4\r\nX_Own: 1\r\n\r\n"))
+    assert not values(headers, name)
+    assert values(headers, "X_Own") == ["1"]
+
+
 def test_hop_by_hop_headers_stay_on_their_hop(proxy: RunningProxy) -> None:
     hop = "Connection: keep-alive, X-Private\r\nX-Private: 1\r\nKeep-Alive: 5\r\nProxy-Authorization: x\r\n"
     hop += "Proxy-Connection: x\r\n"

@@ -128,13 +128,15 @@ def test_the_generated_key_clones_and_pushes_over_ssh_and_never_enters_the_works
 def test_credentials_are_withheld_from_others_also_after_a_transfer(
     shop: Repositories, git_server: GitServer, credential: str
 ) -> None:
-    """An old owner's program that still runs when a workspace is given away gets nothing of the new owner's."""
+    """A workspace is given away when nothing runs in it: neither owner's secrets are there for the other."""
     git_server.make("private/given", {"README.md": "x\n"})
     made = shop.create("given", repo={"url": git_server.url("private/given")})
     assert made.settled()["state"] == "done", made.setup()
     with shop.stack.client() as client:
         made_user = client.post("/api/v1/users", json={"username": "bob", "password": "bob-bob-bob"})
         assert made_user.status_code == 201, made_user.text
+        assert client.post(f"{made.api}:transfer", json={"username": "bob"}).status_code == 409, "it runs"
+        made.until("STANDBY")
         moved = client.post(f"{made.api}:transfer", json={"username": "bob"})
         assert moved.status_code == 202, moved.text
     with httpx.Client(base_url=shop.stack.url, timeout=60, trust_env=False) as client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 import time
 
 import pytest
@@ -300,3 +301,22 @@ default = "low"
     again = made.settled()
     assert [step["state"] for step in again["steps"]] == ["done", "failed", "done"]
     made.sh("test ! -e ~/second")
+
+
+def test_the_command_line_waits_for_the_setup_of_a_template_without_a_repository(shop: Repositories) -> None:
+    source = '[templates.commands]\nsetup = ["until test -e ~/go; do sleep 0.1; done; exit 3"]\n\n[templates.bare]\n'
+    shop.ask("POST", "templates", {"source": source})
+    create = ("ws", "create", "--wait", "--template")
+    assert shop.codehub(*create, "bare", "no commands").startswith("no commands: Running")
+    command = shop.stack.command(*create, "commands", "commanded")
+    env = {**shop.stack.environment, "CODEHUB_SERVER": shop.stack.url, "CODEHUB_TOKEN": shop.token}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as waiting:
+        assert waiting.stderr is not None
+        said = waiting.stderr.readline()
+        while b"until test" not in said:
+            assert waiting.poll() is None, said
+            said = waiting.stderr.readline()
+        (shop.stack.home_of("commanded") / "go").touch()
+        said = waiting.stderr.read()
+    assert waiting.returncode == 1
+    assert b"exit code 3" in said

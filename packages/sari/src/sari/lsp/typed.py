@@ -43,9 +43,10 @@ class Typed:
 
 @dataclass(slots=True)
 class Pending:
-    """An answer that is ready or being prepared."""
+    """An answer that is ready or being prepared, and why the last attempt for the same question failed."""
 
     future: Future[Typed]
+    failure: BaseException | None = None
 
     def take(self) -> Typed | None:
         """Return the answer if it is ready."""
@@ -56,9 +57,13 @@ class Pending:
 
     def why_not(self) -> str:
         """Return a note on why there is no answer; empty if no server applies."""
-        if not self.future.done():
+        if self.future.done():
+            error = self.future.exception()
+        elif self.failure is None:
             return "An answer by types is being prepared; repeat the call to get it."
-        error = self.future.exception()
+        else:
+            # It is tried again, but a client that was told to repeat the call would do so for ever.
+            error = self.failure
         return f"No answer by types: {error}." if error is not None and str(error) else ""
 
 
@@ -91,8 +96,11 @@ class TypedAnswers:
         """
         with self._lock:
             known = self._kept.get((kind, key))
-            if known is not None and known[0] == change >= 0 and not _failed(known[1]):
-                return Pending(known[1])
+            failure = None
+            if known is not None and known[0] == change >= 0:
+                failure = known[1].exception() if known[1].done() else None
+                if failure is None:
+                    return Pending(known[1])
             future: Future[Typed] = Future()
             if self._closed or self._is_off or not self._installed():
                 future.set_exception(NoTypes(""))
@@ -101,7 +109,7 @@ class TypedAnswers:
             while len(self._kept) > _KEPT_ANSWERS:
                 self._kept.popitem(last=False)
             self._threads.submit(self._prepare, kind, future, define, uses)
-        return Pending(future)
+        return Pending(future, failure)
 
     def _installed(self) -> bool:
         """Whether any server is installed. Cached for a while, because every call checks it."""
@@ -191,7 +199,3 @@ def _idle_s(given: str) -> float:
         return max(0.1, float(given))
     except ValueError:
         return _IDLE_S
-
-
-def _failed(future: Future[Typed]) -> bool:
-    return future.done() and future.exception() is not None

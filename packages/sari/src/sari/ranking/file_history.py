@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sari.ranking.similar_commits import Commits, collect
 from sari.ranking.terms import count_terms
+from sari.ranking.trailers import without_trailers
 
 MOST_COMMITS = 3_000
 # A commit that touches many files (a rename, a formatter) says nothing about any of them.
@@ -49,7 +50,7 @@ def parse_log(output: bytes) -> FileHistory:
         paths = [path for path in (name.strip(b"\n") for name in names.split(b"\0")) if path]
         if not paths or len(paths) > _MOST_FILES:
             continue
-        terms = count_terms(message[:_MOST_MESSAGE].decode("utf-8", "replace"))
+        terms = count_terms(without_trailers(message[:_MOST_MESSAGE].decode("utf-8", "replace")))
         each.append((terms, paths))
         for path in paths:
             commits[path] += 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from sari.ranking.terms import terms_of_word, words_of
+from sari.ranking.trailers import without_trailers
 
 _STOP_WORDS = (
     "a an and are as at be been but by can could do does done for from had has have how i if in into is it its may might "
@@ -33,8 +34,6 @@ _CHANGE_KIND_WORDS = (
     "release deps wip"
 )
 _CHANGE_KINDS = frozenset(_CHANGE_KIND_WORDS.split())
-_URL = re.compile(r"https?://\S+")
-_TRAILER = re.compile(r"(?im)^(?:signed-off-by|co-authored-by|reviewed-by|reported-by|change-id|cherry.picked).*$")
 # How code writes names, unlike prose: `max_size`, `maxSize`, `HTTPError`.
 _CODE_SPELLING = re.compile(r"[^\W_]_[^\W_]|[a-z][A-Z]|[A-Z]{2}[a-z]")
 _WORD = re.compile(r"\w+")
@@ -65,7 +64,7 @@ class Question:
 
 def read_question(text: str) -> Question:
     """Parse a question."""
-    text = _TRAILER.sub(" ", _URL.sub(" ", text))
+    text = without_trailers(text)
     words = words_of(text)[:_MOST_WORDS]
     telling = [word for word in words if word.lower() not in _STOP] or words
     terms: dict[str, float] = {}

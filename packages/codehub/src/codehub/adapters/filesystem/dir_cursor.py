@@ -6,6 +6,7 @@ others are reopened from the root when needed.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -21,14 +22,27 @@ def open_dir(name: str | Path, dir_fd: int | None = None) -> int:
     try:
         return os.open(name, _OPEN_DIR, dir_fd=dir_fd)
     except PermissionError:
-        mode = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
-        if not stat.S_ISDIR(mode):
-            raise
-        os.chmod(name, stat.S_IMODE(mode) | 0o700, dir_fd=dir_fd)
+        return open_unreadable(name, _OPEN_DIR, 0o700, dir_fd)
+
+
+def open_unreadable(name: str | Path, flags: int, needed: int, dir_fd: int | None) -> int:
+    """Open a file or directory of ours whose mode denies that, by adding the permissions `needed` to it meanwhile.
+
+    By a descriptor: the name may lead to another file by now.
+    """
+    found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+    try:
+        mode = os.fstat(found).st_mode
+        if stat.S_ISLNK(mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(name))
+        same = f"/proc/self/fd/{found}"
+        os.chmod(same, stat.S_IMODE(mode) | needed)
         try:
-            return os.open(name, _OPEN_DIR, dir_fd=dir_fd)
+            return os.open(same, flags & ~os.O_NOFOLLOW)
         finally:
-            os.chmod(name, stat.S_IMODE(mode), dir_fd=dir_fd)
+            os.chmod(same, stat.S_IMODE(mode))
+    finally:
+        os.close(found)
 
 
 def look_into(name: str | Path, dir_fd: int | None = None) -> int:

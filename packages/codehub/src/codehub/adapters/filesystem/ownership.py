@@ -56,6 +56,17 @@ def _own_level(fd: int, uid: int) -> list[str]:
             else:
                 mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
                 os.chown(entry.name, uid, uid, dir_fd=fd, follow_symlinks=False)
-                if mode & 0o6000 and not entry.is_symlink():
-                    os.chmod(entry.name, mode, dir_fd=fd)
+                if mode & 0o6000 and entry.is_file(follow_symlinks=False):
+                    _restore_mode(entry.name, fd, uid, mode)
     return directories
+
+
+def _restore_mode(name: str, fd: int, uid: int, mode: int) -> None:
+    """Set the bits again that a change of owner clears; by a descriptor, because the name may be a link by now."""
+    file = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+    try:
+        found = os.fstat(file)
+        if stat.S_ISREG(found.st_mode) and found.st_uid == uid:
+            os.chmod(f"/proc/self/fd/{file}", mode)
+    finally:
+        os.close(file)

@@ -12,12 +12,14 @@ from pathlib import Path
 from codehub.adapters.filesystem.dir_cursor import DirCursor
 
 _REMOVE_ATTEMPTS = 200  # 25 ms each: by then, a killed process's children are gone
+# The errors of an entry that appeared or was replaced meanwhile.
+_CHANGED = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY, errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
 
 
 def remove_tree(path: Path) -> None:
     """Remove a tree or a file. Succeeds if it is absent.
 
-    A dying process may still write into the tree: files that appear during the removal are removed too, up to a bound.
+    A dying process may still change the tree: what appears during the removal is removed too, up to a bound.
     """
     for attempt in range(_REMOVE_ATTEMPTS):
         try:
@@ -31,7 +33,7 @@ def remove_tree(path: Path) -> None:
             if not os.path.lexists(path):
                 return
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY) or attempt == _REMOVE_ATTEMPTS - 1:
+            if error.errno not in _CHANGED or attempt == _REMOVE_ATTEMPTS - 1:
                 raise
             time.sleep(0.025)
         else:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from codehub.adapters.filesystem.dir_cursor import DirCursor
+from codehub.adapters.filesystem.dir_cursor import DirCursor, open_unreadable
 from codehub.adapters.tarball.format import BLOCK, DIR, END, FIFO, FILE, LINK, SYMLINK, Entry, encode, padding
 from codehub.domain.errors import Terminal, Transient
 
@@ -174,13 +174,7 @@ def _open(fd: int, name: str) -> int:
     try:
         return os.open(name, _OPEN_FILE, dir_fd=fd)
     except PermissionError:
-        # The mode denies access to us as the owner: change it temporarily.
-        mode = stat.S_IMODE(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
-        os.chmod(name, mode | 0o400, dir_fd=fd)
-        try:
-            return os.open(name, _OPEN_FILE, dir_fd=fd)
-        finally:
-            os.chmod(name, mode, dir_fd=fd)
+        return open_unreadable(name, _OPEN_FILE, 0o400, fd)
 
 
 def _file(dir_fd: int, name: str, path: bytes, links: dict[tuple[int, int], bytes], out: _Out) -> Iterator[bytes]:

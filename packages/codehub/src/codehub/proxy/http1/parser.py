@@ -195,7 +195,11 @@ def _classify(name: bytes, kinds: dict[bytes, Kind], spellings: dict[bytes, Kind
     if not _TOKEN.fullmatch(name):
         # Also covers a folded line (it begins with a space) and a space before the colon.
         raise BadMessage(status, "a header's name is not a token")
-    kind = kinds.get(name.lower(), Kind.PLAIN)
+    lowered = name.lower()
+    kind = kinds.get(lowered, Kind.PLAIN)
+    if b"_" in lowered and lowered.replace(b"_", b"-") in kinds:
+        # CGI-like servers read it as the name with dashes, which a client must not forge.
+        kind = Kind.DROP
     if len(spellings) < _MAX_SPELLINGS:
         spellings[name] = kind
     return kind
