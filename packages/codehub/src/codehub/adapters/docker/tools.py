@@ -16,6 +16,7 @@ from pathlib import Path
 
 from codehub.adapters.docker.engine import ROLE, Engine
 from codehub.adapters.docker.volume_copy import FOLDER, make_door
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.portable import put_programs
 from codehub.adapters.workspace_tools import PLACE, stage_tools, tools_version
 from codehub.domain.errors import Terminal, Transient
@@ -77,9 +78,8 @@ class Tools:
         await self._engine.remove(f"containers/{name}-fill", force="true")
         door = await make_door(self._engine, f"{name}-fill", _LABELS, name, _LABELS)
         try:
-            with tempfile.TemporaryDirectory(prefix="codehub-tools-") as place:
-                await asyncio.to_thread(stage, Path(place))
-                await door.put(_packed(Path(place), also))
+            async with _staged(stage) as place:
+                await door.put(_packed(place, also))
         finally:
             await asyncio.shield(self._engine.remove(f"containers/{door.container}", force="true"))
         await self._engine.send("POST", "volumes/create", {"Name": f"{name}-whole", "Labels": _LABELS})
@@ -90,6 +90,17 @@ class Tools:
             if not name.startswith(f"{_PREFIX}-{version}"):
                 with contextlib.suppress(Transient):
                     await self._engine.remove(f"volumes/{name}")
+
+
+@contextlib.asynccontextmanager
+async def _staged(stage: Callable[[Path], None]) -> AsyncIterator[Path]:
+    """Stage in a temporary directory. Its removal too happens in a thread: on a busy disk it takes seconds."""
+    place = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="codehub-tools-"))
+    try:
+        await asyncio.to_thread(stage, place)
+        yield place
+    finally:
+        await asyncio.shield(asyncio.to_thread(remove_tree, place))
 
 
 def _is_whole(there: set[str], name: str) -> bool:

@@ -60,5 +60,8 @@ def cut_after(connection: AsyncConnection[Any], limit_s: float) -> Iterator[None
 
 def _cut(connection: AsyncConnection[Any]) -> None:
     # The descriptor belongs to the driver, so it is shut down through a copy and never closed here.
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as copy:
+    with (
+        contextlib.suppress(OSError, psycopg.Error),  # it was closed meanwhile
+        socket.socket(fileno=os.dup(connection.fileno())) as copy,
+    ):
         copy.shutdown(socket.SHUT_RDWR)
