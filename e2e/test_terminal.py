@@ -175,7 +175,11 @@ async def test_terminals_are_opened_closed_and_ended_with_their_exit_code(stack:
     shown = await terminal(page, stack, "several")
     tabs = shown.get_by_role("navigation", name="Terminals").get_by_role("button", name=re.compile(r"^\d: "))
     await expect(tabs).to_have_count(1)
-    await shown.get_by_role("button", name="New terminal").click()
+    fresh = shown.get_by_role("button", name="New terminal")
+    await shown.locator(".xterm-helper-textarea").focus()
+    await shown.keyboard.press("Control+F6")  # Tab is for the program
+    await expect(fresh).to_be_focused()
+    await fresh.click()
     await expect(tabs).to_have_count(2)
     await connected(shown)
     await type_line(shown, "exit 3")

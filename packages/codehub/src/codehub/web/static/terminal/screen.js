@@ -44,6 +44,7 @@ export async function makeScreen(place, version, say, leave) {
   let shown = null;
   let control = false; // the next key is a control character: for keyboards that have no Ctrl
   let controlDone = () => {};
+  let leaving = false;
 
   function typed(text) {
     if (control && text.length === 1) {
@@ -61,9 +62,15 @@ export async function makeScreen(place, version, say, leave) {
       event.preventDefault();
       return false;
     }
-    // Tab is for the program: without another key, keyboard users could not get out of the terminal.
+    // Tab is for the program: without another key, keyboard users could not get out of the terminal. The focus moves when
+    // the key is released: xterm.js ignores inserted text until it has seen that.
     if (event.type === "keydown" && event.ctrlKey && event.code === "F6") {
       event.preventDefault();
+      leaving = true;
+      return false;
+    }
+    if (event.type === "keyup" && event.code === "F6" && leaving) {
+      leaving = false;
       leave();
       return false;
     }
