@@ -187,6 +187,12 @@ class ScriptedUpstream:
         finally:
             peer.close()
 
+    def wait(self) -> None:
+        """Wait until the scripts so far have ended. `close` would reset connections that they still read from."""
+        for thread in self._threads:
+            thread.join(TIMEOUT_S)
+            assert not thread.is_alive(), "a script did not end"
+
     def close(self) -> None:
         with suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)

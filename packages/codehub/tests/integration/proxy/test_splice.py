@@ -60,7 +60,7 @@ def test_a_large_transfer_arrives_whole_in_both_directions_at_once(
         sending.start()
         assert client.read_to_end() == LARGE[::-1]
         sending.join()
-    upstream.close()
+    upstream.wait()
     assert arrived == [LARGE]
     assert len(proxy.proxy.pipes) > 0, "it went through pipes"
 
@@ -107,7 +107,7 @@ def test_a_slow_reader_holds_up_its_sender_and_loses_nothing(proxy: RunningProxy
         may_read.set()
         sending.join(60)
         assert client.ended()
-    upstream.close()
+    upstream.wait()
     assert arrived == [much]
 
 
