@@ -70,7 +70,7 @@ trap 'exit 143' TERM
 trap 'exit 130' INT
 trap 'exit 129' HUP
 
-# The node's namespaces have no network: what tests install from npm must be there before.
+# The node's namespaces have no network: what tests install must be there before.
 programs=(xterm)
 [ -n "$is_ci" ] || programs+=(code-server)
 for program in "${programs[@]}"; do

@@ -38,9 +38,6 @@ def _tell(progress: Progress) -> None:
 
 
 if __name__ == "__main__":
-    # Tests without a network need them before they start: `xterm` for each tested CodeHub, the others for its images.
-    if sys.argv[1:] == ["xterm"]:
-        print(XtermInstall(IDE_DIR).ensure())
-    else:
-        Toolchain(IDE_DIR).ensure_pip()
-        print(installed_code_server())
+    # Tests without a network need them before they start: pip and xterm.js for each tested CodeHub, code-server for images.
+    assert Toolchain(IDE_DIR).ensure_pip() is not None, "pip could not be installed"
+    print(installed_code_server() if sys.argv[1:] == ["code-server"] else XtermInstall(IDE_DIR).ensure())
