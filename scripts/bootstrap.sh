@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 level=${1:?run, dev or docs}
+source scripts/retry.sh
 
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
 
@@ -37,8 +38,9 @@ main() {
             rm -rf .venv
             if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
                 say "this Python has no venv: installing Debian's python3-venv"
-                DEBIAN_FRONTEND=noninteractive apt-get update -qq
-                DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv python3-pip >/dev/null
+                export DEBIAN_FRONTEND=noninteractive
+                retry apt-get -o DPkg::Lock::Timeout=300 update -qq
+                retry apt-get -o DPkg::Lock::Timeout=300 install -y -qq python3-venv python3-pip >/dev/null
                 "$python" -m venv .venv
             else
                 say "this Python cannot make virtual environments. On Debian or Ubuntu: sudo apt-get install python3-venv"
@@ -48,12 +50,12 @@ main() {
     fi
     if ! .venv/bin/uv --version >/dev/null 2>&1; then
         say "installing uv"
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-            --require-hashes --only-binary :all: -r requirements/uv.txt 2>&1 | grep -v '^WARNING: Location' >&2 || true
+        retry .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+            --require-hashes --only-binary :all: -r requirements/uv.txt 2> >(grep -v '^WARNING: Location' >&2)
         .venv/bin/uv --version >/dev/null
     fi
     say "installing the locked requirements ($level)"
-    .venv/bin/uv pip install --python .venv/bin/python --quiet --require-hashes -r "requirements/$level.txt"
+    retry .venv/bin/uv pip install --python .venv/bin/python --quiet --require-hashes -r "requirements/$level.txt"
     .venv/bin/uv pip install --python .venv/bin/python --quiet --no-deps --no-build-isolation \
         -e packages/codehub -e packages/sari
     printf '%s' "$wanted" > ".venv/.codehub-$level"

@@ -3,6 +3,7 @@
 # What cannot be had is named by the test run itself (testing/parts.py): left out on a contributor's machine, a failure in CI.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/retry.sh
 
 declare -A package_of=(
     [dockerd]=docker.io [chromium]=chromium [debootstrap]=debootstrap [bwrap]=bubblewrap [slirp4netns]=slirp4netns [nginx]=nginx-light
@@ -33,7 +34,15 @@ if [ ! -e "$policy" ]; then
     chmod 755 "$policy"
     trap 'rm -f "$policy"' EXIT
 fi
-{
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
-} > .parts/apt.log 2>&1 || { tail -20 .parts/apt.log >&2; printf 'parts: could not install %s\n' "${missing[*]}" >&2; }
+install() {
+    # Another apt or dpkg may hold the lock, for example the updates of a machine that was just started.
+    local apt=(apt-get -o DPkg::Lock::Timeout=300 -qq)
+    {
+        "${apt[@]}" update && DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
+    } > .parts/apt.log 2>&1
+}
+if ! retry install; then
+    tail -n 20 .parts/apt.log >&2
+    printf 'parts: could not install %s\n' "${missing[*]}" >&2
+    [ "${CI:-}" != true ]
+fi

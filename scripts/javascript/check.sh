@@ -2,6 +2,7 @@
 # Type-checks the JavaScript of the dashboard and of sari's page with TypeScript, which is installed into .parts/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+source scripts/retry.sh
 here=scripts/javascript
 into=.parts/javascript
 if ! command -v npm >/dev/null; then
@@ -14,7 +15,7 @@ exec 9> "$into/lock"
 flock 9
 if ! cmp -s "$here/package-lock.json" "$into/installed.json"; then
     cp "$here/package.json" "$here/package-lock.json" "$into"
-    npm ci --prefix "$into" --ignore-scripts --no-audit --no-fund --loglevel=error
+    retry npm ci --prefix "$into" --ignore-scripts --no-audit --no-fund --loglevel=error
     cp "$here/package-lock.json" "$into/installed.json"
 fi
 "$into/node_modules/.bin/tsc" -p "$here"
