@@ -86,20 +86,22 @@ async def check_data_dir(state: EffectiveSettings) -> list[Finding]:
     return [Finding("data directory", Health.GOOD, message)]
 
 
+# Reads the server's version, clock, encoding and role, and whether CodeHub's tables exist.
+_INSPECT = """
+    SELECT current_setting('server_version') AS version, now() AS now, pg_backend_pid() AS pid,
+        current_setting('server_encoding') AS encoding,
+        current_setting('transaction_read_only') = 'on' AS read_only,
+        to_regclass('schema_migrations') IS NOT NULL AS migrated
+"""
+
+
 async def check_database(state: EffectiveSettings) -> list[Finding]:
     url = state.settings.database_url
     if not url:
         return [_embedded("database", "PostgreSQL", EmbeddedPostgres(state.settings.data_dir).stray_pid())]
     try:
         async with await psycopg.AsyncConnection.connect(url, **connection_arguments("codehub-doctor")) as connection:
-            row = await (
-                await connection.execute(
-                    "SELECT current_setting('server_version') AS version, now() AS now, pg_backend_pid() AS pid,"
-                    " current_setting('server_encoding') AS encoding,"
-                    " current_setting('transaction_read_only') = 'on' AS read_only,"
-                    " to_regclass('schema_migrations') IS NOT NULL AS migrated"
-                )
-            ).fetchone()
+            row = await (await connection.execute(_INSPECT)).fetchone()
             assert row is not None
             found = [Finding("database", Health.GOOD, f"PostgreSQL {row['version']}")]
             if row["read_only"]:

@@ -152,16 +152,24 @@ def _go_on_from_archives(url: str, settings: Settings) -> int:
     return changed
 
 
+# Lets a workspace continue from an archive instead of its missing home.
+_CONTINUE_FROM_ARCHIVE = """
+    UPDATE workspaces SET archive_key = %s, home_ctx = NULL, operation = 'NONE', op_started_at = NULL,
+        progress = NULL
+    WHERE id = %s
+"""
+# Records an archive, unless it is recorded already.
+_RECORD_ARCHIVE = """
+    INSERT INTO workspace_archives (workspace_id, archive_key, op_id, committed_at, bytes, sha256)
+    VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
+"""
+
+
 def _take_archive(connection: psycopg.Connection[dict[str, object]], row: Row, receipt: ArchiveReceipt) -> None:
     now = datetime.now(UTC)
+    connection.execute(_CONTINUE_FROM_ARCHIVE, [receipt.archive_key, row.id])
     connection.execute(
-        "UPDATE workspaces SET archive_key = %s, home_ctx = NULL, operation = 'NONE', op_started_at = NULL,"
-        " progress = NULL WHERE id = %s",
-        [receipt.archive_key, row.id],
-    )
-    connection.execute(
-        "INSERT INTO workspace_archives (workspace_id, archive_key, op_id, committed_at, bytes, sha256)"
-        " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+        _RECORD_ARCHIVE,
         [row.id, receipt.archive_key, receipt.op_id, time_of(receipt.op_id) or now, receipt.bytes, receipt.sha256],
     )
     connection.execute(

@@ -19,6 +19,7 @@ from sari.languages.read import Parsed
 
 # Increased whenever the parser's results change, so that all files are parsed again.
 _VERSION = 6
+# The indexes are for lookups by file, by name in either case, and by the types that a type extends.
 _SCHEMA = """
 CREATE TABLE file (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, stamp INTEGER NOT NULL, failed INTEGER NOT NULL);
 CREATE TABLE symbol (
@@ -31,16 +32,37 @@ CREATE INDEX symbol_supers ON symbol (supers) WHERE supers <> '';
 """
 
 
-_SELECT = (
-    "SELECT f.path, s.name, s.kind, s.line, s.end_line, s.container, s.supers "
-    "FROM symbol s JOIN file f ON f.id = s.file"
-)
-
-
-_TOP_LEVEL = (
-    "SELECT f.path, s.name, s.kind FROM symbol s JOIN file f ON f.id = s.file WHERE s.container IS NULL "
-    "ORDER BY s.file, s.line"
-)
+# Symbols whose name contains a pattern: exact matches first, then those that begin with it, in either case of letters.
+_NAMED = r"""
+    SELECT f.path, s.name, s.kind, s.line, s.end_line, s.container, s.supers
+    FROM symbol s JOIN file f ON f.id = s.file
+    WHERE s.name LIKE ? ESCAPE '\'
+    ORDER BY s.name <> ?, s.name NOT LIKE ? ESCAPE '\', s.name NOT LIKE ? ESCAPE '\', length(s.name), f.path, s.line
+    LIMIT ?
+"""
+# Symbols of exactly this name. The first comparison is there for the index.
+_EXACTLY = """
+    SELECT f.path, s.name, s.kind, s.line, s.end_line, s.container, s.supers
+    FROM symbol s JOIN file f ON f.id = s.file
+    WHERE s.name = ? COLLATE NOCASE AND s.name = ? LIMIT ?
+"""
+# Types that name another one among those that they extend.
+_EXTENDING = """
+    SELECT f.path, s.name, s.kind, s.line, s.end_line, s.container, s.supers
+    FROM symbol s JOIN file f ON f.id = s.file
+    WHERE s.supers <> '' AND ' ' || s.supers || ' ' LIKE ? ORDER BY f.path, s.line LIMIT ?
+"""
+# The symbols of one file, outer ones before those that they contain.
+_OF_FILE = """
+    SELECT f.path, s.name, s.kind, s.line, s.end_line, s.container, s.supers
+    FROM symbol s JOIN file f ON f.id = s.file
+    WHERE f.path = ? ORDER BY s.line, s.end_line DESC
+"""
+# The symbols outside other definitions.
+_TOP_LEVEL = """
+    SELECT f.path, s.name, s.kind FROM symbol s JOIN file f ON f.id = s.file
+    WHERE s.container IS NULL ORDER BY s.file, s.line
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,22 +181,14 @@ class SymbolStore:
     def named(self, part: str, most: int) -> list[Placed]:
         """Return symbols whose name contains `part`, exact matches first, then those that begin with it."""
         pattern = part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-        return self._select(
-            "WHERE s.name LIKE ? ESCAPE '\\' "
-            "ORDER BY s.name <> ?, s.name NOT LIKE ? ESCAPE '\\', s.name NOT LIKE ? ESCAPE '\\', "
-            "length(s.name), f.path, s.line LIMIT ?",
-            (f"%{pattern}%", part, pattern, f"{pattern}%", most),
-        )
+        return self._select(_NAMED, (f"%{pattern}%", part, pattern, f"{pattern}%", most))
 
     def exactly(self, name: str, most: int) -> list[Placed]:
-        return self._select("WHERE s.name = ? COLLATE NOCASE AND s.name = ? LIMIT ?", (name, name, most))
+        return self._select(_EXACTLY, (name, name, most))
 
     def extending(self, name: str, most: int) -> list[Placed]:
         """Return types that extend this one by name."""
-        return self._select(
-            "WHERE s.supers <> '' AND ' ' || s.supers || ' ' LIKE ? ORDER BY f.path, s.line LIMIT ?",
-            (f"% {name} %", most),
-        )
+        return self._select(_EXTENDING, (f"% {name} %", most))
 
     def top_level(self, kinds: Collection[str]) -> dict[bytes, list[str]]:
         """Return, for every file with symbols, the names that it defines outside other definitions."""
@@ -186,10 +200,9 @@ class SymbolStore:
         return names
 
     def of_file(self, path: bytes) -> list[Placed]:
-        return self._select("WHERE f.path = ? ORDER BY s.line, s.end_line DESC", (path,))
+        return self._select(_OF_FILE, (path,))
 
-    def _select(self, where: str, values: tuple[object, ...]) -> list[Placed]:
-        statement = f"{_SELECT} {where}"
+    def _select(self, statement: str, values: tuple[object, ...]) -> list[Placed]:
         with self._lock:
             rows = self._db.execute(statement, values).fetchall()
         return [

@@ -26,6 +26,7 @@ _MOST_PATHS = 200
 _MOST_TERMS = 40
 _MOST_FOUND = 2_000
 _VERSION = 1
+# The words refer to their commit by number and hold no text of their own.
 _SCHEMA = """
 CREATE TABLE "commit" (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, time_s INTEGER NOT NULL, author TEXT NOT NULL,

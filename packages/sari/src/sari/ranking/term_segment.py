@@ -22,6 +22,7 @@ MAX_FILES = 60_000
 _MAX_COUNT = 255
 # The rows of recent queries are cached: an agent often queries the same things again.
 _KEPT_ROWS = 256
+# One row per file, and for each term the files that contain it, by field.
 _SCHEMA = """
 CREATE TABLE file (id INTEGER PRIMARY KEY, path BLOB NOT NULL, stamp INTEGER NOT NULL,
     body INTEGER NOT NULL, defs INTEGER NOT NULL);

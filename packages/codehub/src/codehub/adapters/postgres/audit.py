@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import LiteralString
 
 from psycopg.types.json import Jsonb
 
@@ -10,8 +11,14 @@ from codehub.adapters.postgres.locks import AUDIT
 from codehub.adapters.postgres.pool import Transaction
 from codehub.domain.audit import AuditEvent, AuditFilter
 
-_COLUMNS = "id, at, event, actor, actor_id, token_id, address, target, workspace_id, detail"
 _PURGE_AT_ONCE = 5_000
+
+
+# Adds one event. The database assigns the id.
+_INSERT = """
+    INSERT INTO audit_events (at, event, actor, actor_id, token_id, address, target, workspace_id, detail)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
 
 
 async def record(tx: Transaction, event: AuditEvent) -> None:
@@ -21,8 +28,7 @@ async def record(tx: Transaction, event: AuditEvent) -> None:
     """
     await tx.execute("SELECT pg_advisory_xact_lock(%s)", [AUDIT])
     await tx.execute(
-        "INSERT INTO audit_events (at, event, actor, actor_id, token_id, address, target, workspace_id, detail)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        _INSERT,
         [
             event.at,
             str(event.event),
@@ -37,43 +43,68 @@ async def record(tx: Transaction, event: AuditEvent) -> None:
     )
 
 
+# Lists events before an id, newest first. A parameter that is NULL does not filter.
+_NEWEST_FIRST = """
+    SELECT id, at, event, actor, actor_id, token_id, address, target, workspace_id, detail FROM audit_events
+    WHERE (%(edge)s::bigint IS NULL OR id < %(edge)s)
+        AND (%(event)s::text IS NULL OR event = %(event)s)
+        AND (%(prefix)s::text IS NULL OR starts_with(event, %(prefix)s))
+        AND (%(actor)s::text IS NULL OR actor = %(actor)s)
+        AND (%(workspace_id)s::text IS NULL OR workspace_id = %(workspace_id)s)
+        AND (%(since)s::timestamptz IS NULL OR at >= %(since)s)
+        AND (%(until)s::timestamptz IS NULL OR at < %(until)s)
+    ORDER BY id DESC LIMIT %(limit)s
+"""
+# The same after an id, oldest first.
+_OLDEST_FIRST = """
+    SELECT id, at, event, actor, actor_id, token_id, address, target, workspace_id, detail FROM audit_events
+    WHERE id > %(edge)s
+        AND (%(event)s::text IS NULL OR event = %(event)s)
+        AND (%(prefix)s::text IS NULL OR starts_with(event, %(prefix)s))
+        AND (%(actor)s::text IS NULL OR actor = %(actor)s)
+        AND (%(workspace_id)s::text IS NULL OR workspace_id = %(workspace_id)s)
+        AND (%(since)s::timestamptz IS NULL OR at >= %(since)s)
+        AND (%(until)s::timestamptz IS NULL OR at < %(until)s)
+    ORDER BY id LIMIT %(limit)s
+"""
+
+
 async def newest_first(tx: Transaction, which: AuditFilter, *, before: int | None, limit: int) -> list[AuditEvent]:
-    return await _page(tx, which, "id < %(edge)s", before, "DESC", limit)
+    return await _page(tx, _NEWEST_FIRST, which, before, limit)
 
 
 async def oldest_first(tx: Transaction, which: AuditFilter, *, after: int, limit: int) -> list[AuditEvent]:
-    return await _page(tx, which, "id > %(edge)s", after, "ASC", limit)
+    return await _page(tx, _OLDEST_FIRST, which, after, limit)
 
 
 async def _page(
-    tx: Transaction, which: AuditFilter, edge: str, at: int | None, order: str, limit: int
+    tx: Transaction, statement: LiteralString, which: AuditFilter, edge: int | None, limit: int
 ) -> list[AuditEvent]:
-    wanted: dict[str, object | None] = {
-        edge: at,
-        "event = %(event)s": which.event if which.event and not which.event.endswith("*") else None,
-        "starts_with(event, %(prefix)s)": which.event[:-1] if which.event and which.event.endswith("*") else None,
-        "actor = %(actor)s": which.actor,
-        "workspace_id = %(workspace_id)s": which.workspace_id,
-        "at >= %(since)s": which.since,
-        "at < %(until)s": which.until,
+    is_prefix = which.event is not None and which.event.endswith("*")
+    values = {
+        "edge": edge,
+        "event": None if is_prefix else which.event or None,
+        "prefix": which.event[:-1] if which.event and is_prefix else None,
+        "actor": which.actor,
+        "workspace_id": which.workspace_id,
+        "since": which.since,
+        "until": which.until,
+        "limit": limit,
     }
-    conditions = " AND ".join(text for text, value in wanted.items() if value is not None) or "true"
-    values = {text.partition("%(")[2].partition(")")[0]: value for text, value in wanted.items()}
-    rows = await (
-        await tx.execute(
-            f"SELECT {_COLUMNS} FROM audit_events WHERE {conditions} ORDER BY id {order} LIMIT %(limit)s",  # noqa: S608
-            {**values, "limit": limit},
-        )
-    ).fetchall()
+    rows = await (await tx.execute(statement, values)).fetchall()
     return [AuditEvent(**row) for row in rows]
+
+
+# Removes one batch of events before a time, oldest first, and leaves rows that another purge holds.
+_PURGE = """
+    DELETE FROM audit_events WHERE id IN (
+        SELECT id FROM audit_events WHERE at < %s ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+    )
+"""
 
 
 async def purge(tx: Transaction, before: datetime, retention_s: float) -> int:
     """Remove a batch of events older than the retention and return how many. The table's trigger checks the same rule."""
     await tx.execute("SELECT set_config('codehub.audit_retention_s', %s, true)", [f"{retention_s:.0f}"])
-    done = await tx.execute(
-        "DELETE FROM audit_events WHERE id IN (SELECT id FROM audit_events WHERE at < %s ORDER BY id LIMIT %s"
-        " FOR UPDATE SKIP LOCKED)",
-        [before, _PURGE_AT_ONCE],
-    )
+    done = await tx.execute(_PURGE, [before, _PURGE_AT_ONCE])
     return done.rowcount

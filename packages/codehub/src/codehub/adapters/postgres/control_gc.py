@@ -12,6 +12,7 @@ from codehub.domain.gc import Claim
 from codehub.domain.model import Conditions, Phase
 from codehub.ports.archives import ArchivePlace
 
+# Returns what each of these workspaces still claims: its newest archives, those that others use, and copies in progress.
 _CLAIMS = """
     SELECT w.id, w.phase, w.archive_key, w.archive_op_id, w.error_reason, w.conditions, w.deleted_at, w.purged_at, ARRAY(
         SELECT a.op_id FROM workspace_archives a WHERE a.workspace_id = w.id
@@ -29,6 +30,18 @@ _CLAIMS = """
 """
 
 
+# Marks deleted workspaces whose retention is over.
+_BEGIN_PURGES = """
+    UPDATE workspaces SET purged_at = %(now)s WHERE deleted_at IS NOT NULL AND purged_at IS NULL
+        AND %(now)s - deleted_at >= %(retention)s RETURNING id
+"""
+# Records archives without a workspace, and keeps the time at which each was first seen.
+_NOTE_ORPHANS = """
+    INSERT INTO archive_orphans (archive_key, workspace_id, op_id, first_seen_at)
+    SELECT *, %s FROM unnest(%s::text[], %s::text[], %s::text[]) ON CONFLICT (archive_key) DO NOTHING
+"""
+
+
 class PostgresGcStore:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -37,13 +50,7 @@ class PostgresGcStore:
         async with as_leader(self._database, epoch) as tx:
             # The UPDATE locks each row and evaluates its condition again under the lock, so a concurrent undelete either
             # wins or loses completely.
-            rows = await (
-                await tx.execute(
-                    "UPDATE workspaces SET purged_at = %(now)s WHERE deleted_at IS NOT NULL AND purged_at IS NULL"
-                    " AND %(now)s - deleted_at >= %(retention)s RETURNING id",
-                    {"now": now, "retention": retention},
-                )
-            ).fetchall()
+            rows = await (await tx.execute(_BEGIN_PURGES, {"now": now, "retention": retention})).fetchall()
         return [row["id"] for row in rows]
 
     async def claims(self, ids: Collection[str], keep: int) -> Mapping[str, Claim]:
@@ -70,8 +77,7 @@ class PostgresGcStore:
         async with as_leader(self._database, epoch) as tx:
             await tx.execute("DELETE FROM archive_orphans WHERE NOT (archive_key = ANY(%s))", [keys])
             await tx.execute(
-                "INSERT INTO archive_orphans (archive_key, workspace_id, op_id, first_seen_at)"
-                " SELECT *, %s FROM unnest(%s::text[], %s::text[], %s::text[]) ON CONFLICT (archive_key) DO NOTHING",
+                _NOTE_ORPHANS,
                 [now, keys, [place.workspace_id for place in places], [place.op_id for place in places]],
             )
 

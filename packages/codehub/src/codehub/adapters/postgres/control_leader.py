@@ -57,6 +57,15 @@ class _Lease:
             self.deadline = sent + TERM_S
 
 
+# Limits the lock's session for as long as it lasts.
+_LIMIT_SESSION = "SELECT set_config('idle_session_timeout', %s, false), set_config('lock_timeout', %s, false)"
+# Starts a term: the next epoch, this holder, and no heartbeats yet.
+_BEGIN_TERM = """
+    UPDATE system_locks SET epoch = epoch + 1, holder_id = %s, acquired_at = now(), components = '{}'
+    WHERE lock_name = 'coordinator' RETURNING epoch
+"""
+
+
 class PostgresElection:
     """Implements ports.leadership.Election."""
 
@@ -101,15 +110,8 @@ class PostgresElection:
                 continue
 
     async def _begin_term(self, connection: psycopg.AsyncConnection[DictRow], holder_id: str) -> _Lease:
-        await connection.execute(f"SET idle_session_timeout = '{int(IDLE_TIMEOUT_S)}s'")
-        await connection.execute(f"SET lock_timeout = '{_EPOCH_WAIT}'")
-        row = await (
-            await connection.execute(
-                "UPDATE system_locks SET epoch = epoch + 1, holder_id = %s, acquired_at = now(), components = '{}'"
-                " WHERE lock_name = 'coordinator' RETURNING epoch",
-                [holder_id],
-            )
-        ).fetchone()
+        await connection.execute(_LIMIT_SESSION, [f"{int(IDLE_TIMEOUT_S)}s", _EPOCH_WAIT])
+        row = await (await connection.execute(_BEGIN_TERM, [holder_id])).fetchone()
         if row is None:
             raise BackendDown("system_locks has no row for the coordinator: run `codehub migrate`")
         # Counted from a ping, not from the increment: we may have been frozen while the increment's answer was on its way.

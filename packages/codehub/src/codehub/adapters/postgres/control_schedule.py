@@ -20,11 +20,13 @@ from codehub.domain.follow_schedule import scheduled_state
 from codehub.domain.limits import RunningLimits
 from codehub.domain.model import DesiredState, Workspace
 
+# Lists live workspaces with a schedule, of users who are not disabled.
 _SCHEDULED = """
     SELECT w.*, u.time_zone FROM workspaces w JOIN users u ON u.id = w.owner_user_id
     WHERE w.template ? 'schedule' AND w.deleted_at IS NULL AND u.disabled_at IS NULL ORDER BY w.id
 """
 _READ = "SELECT value FROM system_facts WHERE name = 'schedules_followed'"
+# Records up to when schedules were followed.
 _WRITE = """
     INSERT INTO system_facts (name, value) VALUES ('schedules_followed', %s)
     ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value

@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from codehub.adapters.postgres.control_term import LEADS, TERM, as_leader, fenced
+from codehub.adapters.postgres.control_term import as_leader, fenced
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.postgres.rows import (
     blocked_column,
@@ -25,8 +25,10 @@ from codehub.ports.control_store import Change, Versioned
 # A complete commit in one statement and therefore one round trip: the fence, the conditional change and its timeline
 # entries. An intent also depends on desired_state (INV-8). The intent to start applies the template's update and the
 # image of devcontainer.json as they are at that moment.
-_COMMIT = f"""
-    WITH {TERM}, moved AS (
+_COMMIT = """
+    WITH term AS (
+        SELECT FROM system_locks WHERE lock_name = 'coordinator' AND epoch = %(epoch)s FOR SHARE
+    ), moved AS (
         UPDATE workspaces SET
             conditions = %(conditions)s, observed_at = %(observed_at)s, phase = %(phase)s,
             phase_changed_at = %(phase_changed_at)s, operation = %(operation)s, op_started_at = %(op_started_at)s,
@@ -40,7 +42,7 @@ _COMMIT = f"""
             dev_image = CASE WHEN %(starts)s THEN coalesce(dev_image_next, dev_image) ELSE dev_image END,
             dev_image_auto = dev_image_auto AND NOT (%(starts)s AND dev_image_next IS NOT NULL),
             dev_image_next = CASE WHEN %(starts)s THEN NULL ELSE dev_image_next END
-        WHERE {LEADS} AND id = %(id)s AND operation = %(was_operation)s
+        WHERE EXISTS (SELECT FROM term) AND id = %(id)s AND operation = %(was_operation)s
             AND archive_op_id IS NOT DISTINCT FROM %(was_archive_op_id)s
             AND archive_key IS NOT DISTINCT FROM %(was_archive_key)s
             AND error_reason IS NOT DISTINCT FROM %(was_error_reason)s
@@ -57,16 +59,19 @@ _COMMIT = f"""
         FROM moved, jsonb_to_recordset(%(generations)s) AS made (archive_key text, op_id text, bytes bigint, sha256 text)
         ON CONFLICT (workspace_id, op_id) DO NOTHING
     )
-    SELECT {LEADS} AS leads, moved.* FROM (SELECT) AS always LEFT JOIN moved ON true
-"""  # noqa: S608
-_PROGRESS = f"""
-    WITH {TERM}, moved AS (
+    SELECT EXISTS (SELECT FROM term) AS leads, moved.* FROM (SELECT) AS always LEFT JOIN moved ON true
+"""
+# Fenced in the same way. Progress means that nothing blocks the operation any more.
+_PROGRESS = """
+    WITH term AS (
+        SELECT FROM system_locks WHERE lock_name = 'coordinator' AND epoch = %(epoch)s FOR SHARE
+    ), moved AS (
         UPDATE workspaces SET progress = %(progress)s, blocked = NULL
-        WHERE {LEADS} AND id = %(id)s AND operation = %(operation)s
+        WHERE EXISTS (SELECT FROM term) AND id = %(id)s AND operation = %(operation)s
             AND op_started_at IS NOT DISTINCT FROM %(op_started_at)s
     )
-    SELECT {LEADS} AS leads
-"""  # noqa: S608
+    SELECT EXISTS (SELECT FROM term) AS leads
+"""
 # Stores are facts named `store.KIND`.
 _STORES = """
     SELECT substr(name, 7) AS kind, value ->> 'id' AS id, value ->> 'place' AS place
@@ -77,18 +82,40 @@ _FORGET_REFUSALS = """
     DELETE FROM system_facts WHERE starts_with(name, 'refuses_to_lead.')
         AND (name = %s OR (value ->> 'at')::timestamptz < now() - interval '1 day')
 """
+# Records why this coordinator refuses to lead.
 _NOTE_REFUSAL = """
     INSERT INTO system_facts (name, value) VALUES (%s, jsonb_build_object('why', %s::text, 'at', now()))
     ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value
 """
-# Newest first: the newest row is the least likely to be a leftover of something that was moved.
+# Lists workspaces whose homes a store should hold. Newest first: the newest row is the least likely to be a leftover of
+# something that was moved.
 _IN_HOMES = """
     SELECT * FROM workspaces WHERE deleted_at IS NULL AND storage_backend = 'local-dir' AND home_ctx IS NOT NULL
         AND error_reason IS DISTINCT FROM 'DataLost' ORDER BY id DESC LIMIT %s
 """
+# The same for archives.
 _IN_ARCHIVES = """
     SELECT * FROM workspaces WHERE deleted_at IS NULL AND archive_key IS NOT NULL
         AND error_reason IS DISTINCT FROM 'DataLost' ORDER BY id DESC LIMIT %s
+"""
+
+
+_LOAD_LIVE = "SELECT *, xmin::text AS version FROM workspaces WHERE deleted_at IS NULL ORDER BY id"
+_LOAD = "SELECT *, xmin::text AS version FROM workspaces WHERE id = ANY(%s) ORDER BY id"
+# Records when these workspaces were last observed, and returns their new versions.
+_NOTE_OBSERVED = """
+    UPDATE workspaces SET observed_at = %s WHERE id = ANY(%s) AND deleted_at IS NULL
+    RETURNING id, xmin::text AS version
+"""
+# Counts the restarts of a workspace since a time.
+_RESTARTS_SINCE = """
+    SELECT count(*) AS n FROM workspace_events
+    WHERE workspace_id = %s AND kind = 'restarting' AND at >= %s
+"""
+# Records the identity of a store, and replaces an earlier one.
+_RECORD_STORE = """
+    INSERT INTO system_facts (name, value) VALUES (%s, %s)
+    ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value
 """
 
 
@@ -104,13 +131,9 @@ class PostgresControlStore:
         return {row["id"]: row["version"] for row in rows}
 
     async def load(self, ids: Collection[str] | None = None) -> Sequence[Versioned]:
-        which = "deleted_at IS NULL" if ids is None else "id = ANY(%s)"
         async with self._database.statement() as connection:
             rows = await (
-                await connection.execute(
-                    f"SELECT *, xmin::text AS version FROM workspaces WHERE {which} ORDER BY id",  # noqa: S608
-                    [] if ids is None else [list(ids)],
-                )
+                await (connection.execute(_LOAD_LIVE) if ids is None else connection.execute(_LOAD, [list(ids)]))
             ).fetchall()
         return [_versioned(row) for row in rows]
 
@@ -129,24 +152,12 @@ class PostgresControlStore:
 
     async def note_observed(self, epoch: int, ids: Collection[str], now: datetime) -> Mapping[str, str]:
         async with as_leader(self._database, epoch) as tx:
-            rows = await (
-                await tx.execute(
-                    "UPDATE workspaces SET observed_at = %s WHERE id = ANY(%s) AND deleted_at IS NULL"
-                    " RETURNING id, xmin::text AS version",
-                    [now, list(ids)],
-                )
-            ).fetchall()
+            rows = await (await tx.execute(_NOTE_OBSERVED, [now, list(ids)])).fetchall()
         return {row["id"]: row["version"] for row in rows}
 
     async def restarts_since(self, workspace_id: str, since: datetime) -> int:
         async with self._database.transaction() as tx:
-            row = await (
-                await tx.execute(
-                    "SELECT count(*) AS n FROM workspace_events"
-                    " WHERE workspace_id = %s AND kind = 'restarting' AND at >= %s",
-                    [workspace_id, since],
-                )
-            ).fetchone()
+            row = await (await tx.execute(_RESTARTS_SINCE, [workspace_id, since])).fetchone()
         assert row is not None
         return int(row["n"])
 
@@ -157,11 +168,7 @@ class PostgresControlStore:
 
     async def record_store(self, epoch: int, kind: str, record: StoreRecord) -> None:
         async with as_leader(self._database, epoch) as tx:
-            await tx.execute(
-                "INSERT INTO system_facts (name, value) VALUES (%s, %s)"
-                " ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value",
-                [f"store.{kind}", Jsonb(asdict(record))],
-            )
+            await tx.execute(_RECORD_STORE, [f"store.{kind}", Jsonb(asdict(record))])
 
     async def store_evidence(self, kind: str, most: int) -> Sequence[Workspace]:
         statement = _IN_ARCHIVES if kind == "archives" else _IN_HOMES

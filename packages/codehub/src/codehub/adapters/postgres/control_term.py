@@ -1,7 +1,7 @@
 """The fence of every coordinator transaction (INV-11): `system_locks` FOR SHARE with the epoch, before anything else.
 
 The next leader's increment waits for transactions that hold the lock; after it, an older epoch changes nothing. A
-single-statement write includes the fence (TERM, LEADS): it is checked before any row and locked until the statement
+single-statement write includes the fence (a `term` CTE): it is checked before any row and locked until the statement
 commits.
 """
 
@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, LiteralString
 
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.domain.errors import Deposed
-
-TERM: Final = "term AS (SELECT FROM system_locks WHERE lock_name = 'coordinator' AND epoch = %(epoch)s FOR SHARE)"
-LEADS: Final = "EXISTS (SELECT FROM term)"
 
 # A frozen leader must not hold the row longer than the lock's own idle timeout, because the next leader waits for it.
 _LOCK_TERM = """
@@ -35,13 +32,15 @@ async def as_leader(database: Database, epoch: int) -> AsyncIterator[Transaction
         yield tx
 
 
-async def fenced(database: Database, epoch: int, statement: str, values: Mapping[str, object]) -> Mapping[str, Any]:
-    """Run a write of one statement that starts with TERM and checks `leads`, and return its one row.
+async def fenced(
+    database: Database, epoch: int, statement: LiteralString, values: Mapping[str, object]
+) -> Mapping[str, Any]:
+    """Run a write of one statement that reads `term` first and returns `leads`, and return its one row.
 
     Raises Deposed as above.
     """
     async with database.statement() as connection:
-        row = await (await connection.execute(statement.encode(), {**values, "epoch": epoch})).fetchone()
+        row = await (await connection.execute(statement, {**values, "epoch": epoch})).fetchone()
         assert row is not None
         if row["leads"]:
             return row

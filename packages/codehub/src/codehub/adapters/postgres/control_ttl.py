@@ -26,6 +26,7 @@ _COULD_SLEEP = """
             < %(now)s - make_interval(secs => coalesce((template ->> 'ttl_standby')::float, %(ttl)s))
     ORDER BY id FOR NO KEY UPDATE
 """
+# The same for sleeping workspaces that may be archived.
 _COULD_BE_ARCHIVED = """
     SELECT * FROM workspaces
     WHERE phase = 'STANDBY' AND operation = 'NONE' AND desired_state = 'STANDBY' AND deleted_at IS NULL
@@ -45,6 +46,7 @@ _SET_DESIRED = """
 """
 
 _READ_COVERAGE = "SELECT value FROM system_facts WHERE name = 'activity_coverage'"
+# Records since when activity is covered, and the gaps.
 _WRITE_COVERAGE = """
     INSERT INTO system_facts (name, value) VALUES ('activity_coverage', %s)
     ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value
@@ -64,6 +66,16 @@ async def read_coverage(tx: Transaction) -> ActivityCoverage:
     until = row["value"]["until"]
     spans = (Span(datetime.fromisoformat(begin), datetime.fromisoformat(end)) for begin, end in row["value"]["gaps"])
     return ActivityCoverage(datetime.fromisoformat(until) if until else None, tuple(spans))
+
+
+# Records which workspaces are busy and why. Only rows that changed are written. Busy counts as an access.
+_NOTE_BUSY = """
+    UPDATE workspaces SET busy_reason = seen.reason, busy_since = seen.since, busy_at = seen.at,
+        last_access_at = greatest(last_access_at, seen.at)
+    FROM unnest(%s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[]) AS seen (id, reason, since, at)
+    WHERE workspaces.id = seen.id
+        AND (busy_reason, busy_since, busy_at) IS DISTINCT FROM (seen.reason, seen.since, seen.at)
+"""
 
 
 class PostgresTtlStore:
@@ -93,11 +105,7 @@ class PostgresTtlStore:
             return
         async with as_leader(self._database, epoch) as tx:
             await tx.execute(
-                "UPDATE workspaces SET busy_reason = seen.reason, busy_since = seen.since, busy_at = seen.at,"
-                " last_access_at = greatest(last_access_at, seen.at)"
-                " FROM unnest(%s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[]) AS seen (id, reason, since, at)"
-                " WHERE workspaces.id = seen.id AND (busy_reason, busy_since, busy_at)"
-                " IS DISTINCT FROM (seen.reason, seen.since, seen.at)",
+                _NOTE_BUSY,
                 [
                     list(found),
                     [busy.reason if busy else None for busy in found.values()],

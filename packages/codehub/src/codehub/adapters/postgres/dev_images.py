@@ -10,12 +10,14 @@ from codehub.adapters.postgres.control_term import as_leader
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.dev_image import DevImage, encode_dev_image
 
+# Offers an image to the start that built it, while that start is still wanted.
 _PUT_NEXT = """
     UPDATE workspaces SET dev_image_next = %(image)s
     WHERE id = %(id)s AND setup_instance = %(instance)s AND deleted_at IS NULL AND desired_state = 'RUNNING'
     RETURNING id
 """
 _DROP = "UPDATE workspaces SET dev_image = NULL WHERE id = %(id)s AND dev_image ->> 'digest' = %(digest)s"
+# Lists the images that workspaces use now or from their next start.
 _USED = """
     SELECT dev_image ->> 'ref' AS ref FROM workspaces WHERE purged_at IS NULL AND dev_image IS NOT NULL
     UNION SELECT dev_image_next ->> 'ref' FROM workspaces WHERE purged_at IS NULL AND dev_image_next IS NOT NULL

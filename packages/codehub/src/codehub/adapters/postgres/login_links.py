@@ -39,20 +39,25 @@ async def insert(
     )
 
 
-# A link that has not expired, of a user who is not disabled, and whose token still holds if it was created with one.
-_USABLE = """
-    l.secret_hash = %(secret_hash)s AND l.expires_at > %(now)s AND u.id = l.user_id AND u.disabled_at IS NULL
-    AND (l.token_id IS NULL OR EXISTS (
-        SELECT FROM api_tokens t WHERE t.id = l.token_id AND (t.expires_at IS NULL OR t.expires_at > %(now)s)
-    ))
+# Finds a link that has not expired, of a user who is not disabled, and whose token still holds if it was created with one.
+_PEEK = """
+    SELECT l.user_id, l.token_id, l.workspace_id, u.username, u.is_admin,
+        (SELECT t.expires_at FROM api_tokens t WHERE t.id = l.token_id) AS token_expires_at
+    FROM login_links l JOIN users u ON u.id = l.user_id
+    WHERE l.secret_hash = %(secret_hash)s AND l.expires_at > %(now)s AND u.disabled_at IS NULL
+        AND (l.token_id IS NULL OR EXISTS (
+            SELECT FROM api_tokens t WHERE t.id = l.token_id AND (t.expires_at IS NULL OR t.expires_at > %(now)s)))
 """
-_SHOWN = """
-    l.user_id, l.token_id, l.workspace_id, u.username, u.is_admin,
-    (SELECT t.expires_at FROM api_tokens t WHERE t.id = l.token_id) AS token_expires_at
+# Removes a link by the same rule. If two requests try at once, only one gets it, because the other no longer finds the row.
+_TAKE = """
+    DELETE FROM login_links l USING users u
+    WHERE u.id = l.user_id
+        AND l.secret_hash = %(secret_hash)s AND l.expires_at > %(now)s AND u.disabled_at IS NULL
+        AND (l.token_id IS NULL OR EXISTS (
+            SELECT FROM api_tokens t WHERE t.id = l.token_id AND (t.expires_at IS NULL OR t.expires_at > %(now)s)))
+    RETURNING l.user_id, l.token_id, l.workspace_id, u.username, u.is_admin,
+        (SELECT t.expires_at FROM api_tokens t WHERE t.id = l.token_id) AS token_expires_at
 """
-_PEEK = f"SELECT {_SHOWN} FROM login_links l, users u WHERE {_USABLE}"  # noqa: S608
-# If two requests try at once, only one gets the link, because the other no longer finds the row.
-_TAKE = f"DELETE FROM login_links l USING users u WHERE {_USABLE} RETURNING {_SHOWN}"  # noqa: S608
 
 
 async def peek(tx: Transaction, secret_hash: bytes, now: datetime) -> LoginLink | None:

@@ -17,6 +17,12 @@ from codehub.adapters.postgres.errors import translated
 from codehub.adapters.postgres.pool import connection_arguments
 from codehub.domain.errors import Conflict
 
+# The ledger of applied migrations, which exists before the first of them.
+_CREATE_LEDGER = """
+    CREATE TABLE IF NOT EXISTS schema_migrations (
+        version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
+    )
+"""
 _NAME = re.compile(r"^(\d{4})_([a-z0-9_]+)\.sql$")
 
 
@@ -50,10 +56,7 @@ async def migrate(url: str, *, target: int | None = None) -> list[Migration]:
     with translated():
         async with await psycopg.AsyncConnection.connect(url, **arguments) as connection:
             await connection.execute("SELECT pg_advisory_lock(%s)", [locks.MIGRATE])
-            await connection.execute(
-                "CREATE TABLE IF NOT EXISTS schema_migrations (version integer PRIMARY KEY, name text NOT NULL,"
-                " applied_at timestamptz NOT NULL DEFAULT now())"
-            )
+            await connection.execute(_CREATE_LEDGER)
             current = await _current(connection)
             _refuse_newer(current, known[-1].version)
             if current == 0:

@@ -39,18 +39,42 @@ async def any_shared(tx: Transaction, workspace_id: str) -> bool:
     return any(share != "owner" for share in (await shares(tx, workspace_id)).values())
 
 
+# Finds one of these links that has not expired and is for this port.
+_LIVE_LINK = """
+    SELECT secret_hash FROM port_links
+    WHERE secret_hash = ANY(%s) AND workspace_id = %s AND port = %s AND expires_at > %s LIMIT 1
+"""
+
+
 async def live_link(
     tx: Transaction, secret_hashes: Sequence[bytes], workspace_id: str, port: int, now: datetime
 ) -> bytes | None:
     """Return one of these links that is valid for the port."""
-    row = await (
-        await tx.execute(
-            "SELECT secret_hash FROM port_links"
-            " WHERE secret_hash = ANY(%s) AND workspace_id = %s AND port = %s AND expires_at > %s LIMIT 1",
-            [list(secret_hashes), workspace_id, port, now],
-        )
-    ).fetchone()
+    row = await (await tx.execute(_LIVE_LINK, [list(secret_hashes), workspace_id, port, now])).fetchone()
     return None if row is None else bytes(row["secret_hash"])
+
+
+# Checks open connections: the owner by cookie or token, users whom the sharing admits, and valid links.
+_STILL_OPEN = """
+    WITH requested AS (
+        SELECT * FROM unnest(%(ids)s::text[], %(ports)s::int[], %(hashes)s::bytea[]) AS a(workspace_id, port, secret_hash)
+    ), holders AS (
+        SELECT a.*, s.user_id FROM requested a JOIN proxy_sessions p ON p.secret_hash = a.secret_hash
+            JOIN sessions s ON s.id = p.session_id
+        UNION ALL
+        SELECT a.*, t.user_id FROM requested a JOIN api_tokens t ON t.secret_hash = a.secret_hash
+    )
+    SELECT h.workspace_id, h.port, h.secret_hash FROM holders h JOIN workspaces w ON w.id = h.workspace_id
+    WHERE w.owner_user_id = h.user_id OR (%(widest)s <> 'owner' AND EXISTS (
+        SELECT 1 FROM workspace_ports o
+        WHERE o.workspace_id = h.workspace_id AND o.port = h.port AND o.share <> 'owner'))
+    UNION ALL
+    SELECT a.* FROM requested a
+        JOIN port_links l ON l.secret_hash = a.secret_hash AND l.workspace_id = a.workspace_id AND l.port = a.port
+            AND l.expires_at > %(now)s
+        JOIN workspace_ports o ON o.workspace_id = a.workspace_id AND o.port = a.port AND o.share = 'link'
+    WHERE %(widest)s = 'link'
+"""
 
 
 async def still_open(
@@ -62,18 +86,7 @@ async def still_open(
     """
     rows = await (
         await tx.execute(
-            "WITH requested AS (SELECT * FROM unnest(%(ids)s::text[], %(ports)s::int[], %(hashes)s::bytea[])"
-            " AS a(workspace_id, port, secret_hash)), holders AS ("
-            " SELECT a.*, s.user_id FROM requested a JOIN proxy_sessions p ON p.secret_hash = a.secret_hash"
-            " JOIN sessions s ON s.id = p.session_id"
-            " UNION ALL SELECT a.*, t.user_id FROM requested a JOIN api_tokens t ON t.secret_hash = a.secret_hash)"
-            " SELECT h.workspace_id, h.port, h.secret_hash FROM holders h JOIN workspaces w ON w.id = h.workspace_id"
-            " WHERE w.owner_user_id = h.user_id OR (%(widest)s <> 'owner' AND EXISTS (SELECT 1 FROM workspace_ports o"
-            " WHERE o.workspace_id = h.workspace_id AND o.port = h.port AND o.share <> 'owner'))"
-            " UNION ALL SELECT a.* FROM requested a JOIN port_links l ON l.secret_hash = a.secret_hash"
-            " AND l.workspace_id = a.workspace_id AND l.port = a.port AND l.expires_at > %(now)s"
-            " JOIN workspace_ports o ON o.workspace_id = a.workspace_id AND o.port = a.port AND o.share = 'link'"
-            " WHERE %(widest)s = 'link'",
+            _STILL_OPEN,
             {
                 "ids": [one[0] for one in requested],
                 "ports": [one[1] for one in requested],
@@ -86,22 +99,30 @@ async def still_open(
     return {(row["workspace_id"], row["port"], bytes(row["secret_hash"])) for row in rows}
 
 
+# Sets the sharing of a port.
+_SET_SHARE = """
+    INSERT INTO workspace_ports (workspace_id, port, share, changed_at) VALUES (%s, %s, %s, %s)
+    ON CONFLICT (workspace_id, port) DO UPDATE SET share = EXCLUDED.share, changed_at = EXCLUDED.changed_at
+"""
+
+
 async def set_share(tx: Transaction, workspace_id: str, port: int, share: str, now: datetime) -> None:
     """Set a port's sharing. Reducing it revokes the links, because they were for people who no longer have access."""
-    await tx.execute(
-        "INSERT INTO workspace_ports (workspace_id, port, share, changed_at) VALUES (%s, %s, %s, %s)"
-        " ON CONFLICT (workspace_id, port) DO UPDATE SET share = EXCLUDED.share, changed_at = EXCLUDED.changed_at",
-        [workspace_id, port, share, now],
-    )
+    await tx.execute(_SET_SHARE, [workspace_id, port, share, now])
     if share != "link":
         await tx.execute("DELETE FROM port_links WHERE workspace_id = %s AND port = %s", [workspace_id, port])
 
 
+# Adds a link to a port.
+_INSERT_LINK = """
+    INSERT INTO port_links (id, secret_hash, workspace_id, port, created_at, expires_at)
+    VALUES (%s, %s, %s, %s, %s, %s)
+"""
+
+
 async def insert_link(tx: Transaction, link: PortLink, secret_hash: bytes) -> None:
     await tx.execute(
-        "INSERT INTO port_links (id, secret_hash, workspace_id, port, created_at, expires_at)"
-        " VALUES (%s, %s, %s, %s, %s, %s)",
-        [link.id, secret_hash, link.workspace_id, link.port, link.created_at, link.expires_at],
+        _INSERT_LINK, [link.id, secret_hash, link.workspace_id, link.port, link.created_at, link.expires_at]
     )
 
 

@@ -26,52 +26,62 @@ async def workspace(tx: Transaction, workspace_id: str) -> Workspace | None:
     return None if row is None else workspace_of(row)
 
 
+# Finds the live workspace cookie among these. The owner's comes first, then the oldest.
+_BY_COOKIES = """
+    SELECT p.secret_hash, u.id, u.username FROM proxy_sessions p JOIN sessions s ON s.id = p.session_id
+        JOIN users u ON u.id = s.user_id JOIN workspaces w ON w.id = p.workspace_id
+    WHERE p.secret_hash = ANY(%s) AND p.workspace_id = %s AND s.expires_at > %s AND u.disabled_at IS NULL
+    ORDER BY u.id <> w.owner_user_id, p.created_at LIMIT 1
+"""
+
+
 async def by_cookies(
     tx: Transaction, secret_hashes: Sequence[bytes], workspace_id: str, now: datetime
 ) -> Holder | None:
     """Return a live workspace cookie for this workspace. Its owner's wins: a guest's may be planted."""
-    row = await (
-        await tx.execute(
-            "SELECT p.secret_hash, u.id, u.username FROM proxy_sessions p JOIN sessions s ON s.id = p.session_id"
-            " JOIN users u ON u.id = s.user_id JOIN workspaces w ON w.id = p.workspace_id"
-            " WHERE p.secret_hash = ANY(%s) AND p.workspace_id = %s"
-            " AND s.expires_at > %s AND u.disabled_at IS NULL ORDER BY u.id <> w.owner_user_id, p.created_at LIMIT 1",
-            [list(secret_hashes), workspace_id, now],
-        )
-    ).fetchone()
+    row = await (await tx.execute(_BY_COOKIES, [list(secret_hashes), workspace_id, now])).fetchone()
     return None if row is None else Holder(bytes(row["secret_hash"]), row["id"], row["username"])
 
 
+# Finds the user of a live API token.
+_BY_BEARER = """
+    SELECT u.id, u.username, t.workspace_id FROM api_tokens t JOIN users u ON u.id = t.user_id
+    WHERE t.secret_hash = %s AND (t.expires_at IS NULL OR t.expires_at > %s) AND u.disabled_at IS NULL
+"""
+
+
 async def by_token(tx: Transaction, secret_hash: bytes, now: datetime) -> Holder | None:
-    row = await (
-        await tx.execute(
-            "SELECT u.id, u.username, t.workspace_id FROM api_tokens t JOIN users u ON u.id = t.user_id"
-            " WHERE t.secret_hash = %s"
-            " AND (t.expires_at IS NULL OR t.expires_at > %s) AND u.disabled_at IS NULL",
-            [secret_hash, now],
-        )
-    ).fetchone()
+    row = await (await tx.execute(_BY_BEARER, [secret_hash, now])).fetchone()
     return None if row is None else Holder(secret_hash, row["id"], row["username"], row["workspace_id"])
+
+
+# Finds those of the cookies, tokens and links that are still valid.
+_STILL_LIVE = """
+    SELECT p.secret_hash FROM proxy_sessions p JOIN sessions s ON s.id = p.session_id
+        JOIN users u ON u.id = s.user_id JOIN workspaces w ON w.id = p.workspace_id
+    WHERE p.secret_hash = ANY(%(hashes)s) AND s.expires_at > %(now)s AND u.disabled_at IS NULL AND w.deleted_at IS NULL
+        AND (w.owner_user_id = u.id
+            OR EXISTS (SELECT 1 FROM workspace_ports o WHERE o.workspace_id = w.id AND o.share <> 'owner'))
+    UNION ALL
+    SELECT t.secret_hash FROM api_tokens t JOIN users u ON u.id = t.user_id
+    WHERE t.secret_hash = ANY(%(hashes)s) AND (t.expires_at IS NULL OR t.expires_at > %(now)s)
+        AND u.disabled_at IS NULL
+    UNION ALL
+    SELECT l.secret_hash FROM port_links l WHERE l.secret_hash = ANY(%(hashes)s) AND l.expires_at > %(now)s
+"""
 
 
 async def still_live(tx: Transaction, secret_hashes: Collection[bytes], now: datetime) -> set[bytes]:
     """Return those of the cookies and tokens that are still valid."""
-    rows = await (
-        await tx.execute(
-            "SELECT p.secret_hash FROM proxy_sessions p JOIN sessions s ON s.id = p.session_id"
-            " JOIN users u ON u.id = s.user_id JOIN workspaces w ON w.id = p.workspace_id"
-            " WHERE p.secret_hash = ANY(%(hashes)s) AND s.expires_at > %(now)s AND u.disabled_at IS NULL"
-            " AND w.deleted_at IS NULL AND (w.owner_user_id = u.id OR EXISTS"
-            " (SELECT 1 FROM workspace_ports o WHERE o.workspace_id = w.id AND o.share <> 'owner'))"
-            " UNION ALL SELECT t.secret_hash FROM api_tokens t JOIN users u ON u.id = t.user_id"
-            " WHERE t.secret_hash = ANY(%(hashes)s) AND (t.expires_at IS NULL OR t.expires_at > %(now)s)"
-            " AND u.disabled_at IS NULL"
-            " UNION ALL SELECT l.secret_hash FROM port_links l"
-            " WHERE l.secret_hash = ANY(%(hashes)s) AND l.expires_at > %(now)s",
-            {"hashes": list(secret_hashes), "now": now},
-        )
-    ).fetchall()
+    rows = await (await tx.execute(_STILL_LIVE, {"hashes": list(secret_hashes), "now": now})).fetchall()
     return {bytes(row["secret_hash"]) for row in rows}
+
+
+# Adds a ticket.
+_INSERT_TICKET = """
+    INSERT INTO proxy_tickets (ticket_hash, nonce_hash, session_id, workspace_id, expires_at)
+    VALUES (%s, %s, %s, %s, %s)
+"""
 
 
 async def insert_ticket(
@@ -83,11 +93,7 @@ async def insert_ticket(
     workspace_id: str,
     expires_at: datetime,
 ) -> None:
-    await tx.execute(
-        "INSERT INTO proxy_tickets (ticket_hash, nonce_hash, session_id, workspace_id, expires_at)"
-        " VALUES (%s, %s, %s, %s, %s)",
-        [ticket_hash, nonce_hash, session_id, workspace_id, expires_at],
-    )
+    await tx.execute(_INSERT_TICKET, [ticket_hash, nonce_hash, session_id, workspace_id, expires_at])
 
 
 async def delete_expired_tickets(tx: Transaction, now: datetime) -> None:
@@ -116,13 +122,14 @@ async def insert_proxy_session(
     )
 
 
+# Lists the workspaces of a user that count against the limit, oldest first.
+_RUNNING_OF = """
+    SELECT id, name FROM workspaces WHERE owner_user_id = %s AND desired_state = 'RUNNING'
+        AND phase <> 'ERROR' AND deleted_at IS NULL ORDER BY created_at, id
+"""
+
+
 async def running_of(tx: Transaction, user_id: str) -> list[tuple[str, str]]:
     """Return (id, name) of the user's workspaces that count against the limit."""
-    rows = await (
-        await tx.execute(
-            "SELECT id, name FROM workspaces WHERE owner_user_id = %s AND desired_state = 'RUNNING'"
-            " AND phase <> 'ERROR' AND deleted_at IS NULL ORDER BY created_at, id",
-            [user_id],
-        )
-    ).fetchall()
+    rows = await (await tx.execute(_RUNNING_OF, [user_id])).fetchall()
     return [(row["id"], row["name"]) for row in rows]

@@ -37,12 +37,19 @@ def _token_of(row: dict[str, Any]) -> Token:
     )
 
 
+# Adds a session.
+_INSERT_SESSION = """
+    INSERT INTO sessions (id, user_id, secret_hash, created_at, expires_at, last_seen_at, address, user_agent,
+        token_id, key_hash)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
+
 async def insert_session(
     tx: Transaction, session: Session, secret_hash: bytes, key_hash: bytes, *, token_id: str | None = None
 ) -> None:
     await tx.execute(
-        "INSERT INTO sessions (id, user_id, secret_hash, created_at, expires_at, last_seen_at, address, user_agent,"
-        " token_id, key_hash) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        _INSERT_SESSION,
         [
             session.id,
             session.user_id,
@@ -58,22 +65,30 @@ async def insert_session(
     )
 
 
+# Finds the live session of one of these cookies, with its user and the workspace that its token is limited to.
+_LIVE_SESSION = """
+    SELECT s.id, s.user_id, s.expires_at, s.last_seen_at AS used_at, s.token_id, u.username, u.is_admin,
+        t.workspace_id
+    FROM sessions s JOIN users u ON u.id = s.user_id LEFT JOIN api_tokens t ON t.id = s.token_id
+    WHERE s.secret_hash = ANY(%s) AND s.key_hash = %s AND s.expires_at > %s AND u.disabled_at IS NULL
+"""
+
+
 async def by_session_secrets(
     tx: Transaction, secret_hashes: Sequence[bytes], key_hash: bytes, now: datetime
 ) -> Bearer | None:
     """Return the live session of one of these cookies and its key. Updates `last_seen_at` at most once a minute."""
-    row = await (
-        await tx.execute(
-            "SELECT s.id, s.user_id, s.expires_at, s.last_seen_at AS used_at, s.token_id, u.username, u.is_admin,"
-            " t.workspace_id FROM sessions s"
-            " JOIN users u ON u.id = s.user_id LEFT JOIN api_tokens t ON t.id = s.token_id"
-            " WHERE s.secret_hash = ANY(%s) AND s.key_hash = %s AND s.expires_at > %s AND u.disabled_at IS NULL",
-            [list(secret_hashes), key_hash, now],
-        )
-    ).fetchone()
+    row = await (await tx.execute(_LIVE_SESSION, [list(secret_hashes), key_hash, now])).fetchone()
     if row is not None and row["used_at"] < now - _SEEN_EVERY:
         await tx.execute("UPDATE sessions SET last_seen_at = %s WHERE id = %s", [now, row["id"]])
     return None if row is None else _bearer_of(row)
+
+
+# Finds the users of live sessions by their cookies alone.
+_USERS_OF_COOKIES = """
+    SELECT DISTINCT u.id, u.username FROM sessions s JOIN users u ON u.id = s.user_id
+    WHERE s.secret_hash = ANY(%s) AND s.key_hash IS NOT NULL AND s.expires_at > %s AND u.disabled_at IS NULL
+"""
 
 
 async def users_of_cookies(tx: Transaction, secret_hashes: Sequence[bytes], now: datetime) -> list[tuple[str, str]]:
@@ -81,27 +96,22 @@ async def users_of_cookies(tx: Transaction, secret_hashes: Sequence[bytes], now:
 
     Good enough to show who is signed in, but not to grant access.
     """
-    rows = await (
-        await tx.execute(
-            "SELECT DISTINCT u.id, u.username FROM sessions s JOIN users u ON u.id = s.user_id"
-            " WHERE s.secret_hash = ANY(%s) AND s.key_hash IS NOT NULL AND s.expires_at > %s AND u.disabled_at IS NULL",
-            [list(secret_hashes), now],
-        )
-    ).fetchall()
+    rows = await (await tx.execute(_USERS_OF_COOKIES, [list(secret_hashes), now])).fetchall()
     return [(row["id"], row["username"]) for row in rows]
+
+
+# Finds a live API token and its user.
+_LIVE_BEARER = """
+    SELECT t.id, t.user_id, t.expires_at, t.last_used_at AS used_at, t.id AS token_id, u.username, u.is_admin,
+        t.workspace_id
+    FROM api_tokens t JOIN users u ON u.id = t.user_id
+    WHERE t.secret_hash = %s AND (t.expires_at IS NULL OR t.expires_at > %s) AND u.disabled_at IS NULL
+"""
 
 
 async def by_token_secret(tx: Transaction, secret_hash: bytes, now: datetime) -> Bearer | None:
     """Return the live API token behind a header. Updates `last_used_at` at most once a minute."""
-    row = await (
-        await tx.execute(
-            "SELECT t.id, t.user_id, t.expires_at, t.last_used_at AS used_at, t.id AS token_id, u.username, u.is_admin,"
-            " t.workspace_id FROM api_tokens t"
-            " JOIN users u ON u.id = t.user_id"
-            " WHERE t.secret_hash = %s AND (t.expires_at IS NULL OR t.expires_at > %s) AND u.disabled_at IS NULL",
-            [secret_hash, now],
-        )
-    ).fetchone()
+    row = await (await tx.execute(_LIVE_BEARER, [secret_hash, now])).fetchone()
     if row is not None and (row["used_at"] is None or row["used_at"] < now - _SEEN_EVERY):
         await tx.execute("UPDATE api_tokens SET last_used_at = %s WHERE id = %s", [now, row["id"]])
     return None if row is None else _bearer_of(row)
@@ -119,31 +129,33 @@ def _bearer_of(row: dict[str, Any]) -> Bearer:
     )
 
 
+# Finds those of the sessions and tokens that may still be used.
+_STILL_LIVE = """
+    SELECT s.id FROM sessions s JOIN users u ON u.id = s.user_id
+    WHERE s.id = ANY(%(ids)s) AND s.expires_at > %(now)s AND u.disabled_at IS NULL
+    UNION ALL
+    SELECT t.id FROM api_tokens t JOIN users u ON u.id = t.user_id
+    WHERE t.id = ANY(%(ids)s) AND (t.expires_at IS NULL OR t.expires_at > %(now)s) AND u.disabled_at IS NULL
+"""
+
+
 async def still_live(tx: Transaction, ids: Collection[str], now: datetime) -> set[str]:
     """Return those of the sessions and tokens that may still be used."""
-    rows = await (
-        await tx.execute(
-            "SELECT s.id FROM sessions s JOIN users u ON u.id = s.user_id"
-            " WHERE s.id = ANY(%(ids)s) AND s.expires_at > %(now)s AND u.disabled_at IS NULL"
-            " UNION ALL SELECT t.id FROM api_tokens t JOIN users u ON u.id = t.user_id"
-            " WHERE t.id = ANY(%(ids)s) AND (t.expires_at IS NULL OR t.expires_at > %(now)s)"
-            " AND u.disabled_at IS NULL",
-            {"ids": list(ids), "now": now},
-        )
-    ).fetchall()
+    rows = await (await tx.execute(_STILL_LIVE, {"ids": list(ids), "now": now})).fetchall()
     return {row["id"] for row in rows}
+
+
+# Lists one page of a user's live sessions, newest first, with the number of all.
+_SESSIONS_OF = """
+    SELECT *, count(*) OVER () AS total FROM sessions WHERE user_id = %s AND expires_at > %s
+    ORDER BY created_at DESC, id LIMIT %s OFFSET %s
+"""
 
 
 async def sessions_of(
     tx: Transaction, user_id: str, now: datetime, limit: int, offset: int
 ) -> tuple[list[Session], int]:
-    rows = await (
-        await tx.execute(
-            "SELECT *, count(*) OVER () AS total FROM sessions WHERE user_id = %s AND expires_at > %s"
-            " ORDER BY created_at DESC, id LIMIT %s OFFSET %s",
-            [user_id, now, limit, offset],
-        )
-    ).fetchall()
+    rows = await (await tx.execute(_SESSIONS_OF, [user_id, now, limit, offset])).fetchall()
     total = rows[0]["total"] if rows else await _count_sessions(tx, user_id, now)
     return [_session_of(row) for row in rows], int(total)
 
@@ -188,10 +200,16 @@ async def delete_expired(tx: Transaction, now: datetime) -> None:
     await tx.execute("DELETE FROM sessions WHERE expires_at <= %s", [now])
 
 
+# Adds an API token.
+_INSERT_BEARER = """
+    INSERT INTO api_tokens (id, user_id, name, secret_hash, created_at, expires_at, workspace_id)
+    VALUES (%s, %s, %s, %s, %s, %s, %s)
+"""
+
+
 async def insert_token(tx: Transaction, token: Token, secret_hash: bytes) -> None:
     await tx.execute(
-        "INSERT INTO api_tokens (id, user_id, name, secret_hash, created_at, expires_at, workspace_id)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s)",
+        _INSERT_BEARER,
         [
             token.id,
             token.user_id,

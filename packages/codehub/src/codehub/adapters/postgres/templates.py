@@ -12,22 +12,25 @@ from codehub.adapters.postgres.pool import Transaction
 from codehub.domain.applied_template import AppliedTemplate, encode
 from codehub.domain.templates import StoredVersion
 
+# Returns the newest version of each template, or of one, with the number of its workspaces.
 _NEWEST = """
     SELECT t.name, t.archived_at, v.version, v.source, v.created_by, v.created_at,
         (SELECT count(*) FROM workspaces w WHERE w.template ->> 'name' = t.name AND w.deleted_at IS NULL) AS workspaces
     FROM templates t
     JOIN LATERAL (SELECT * FROM template_versions v WHERE v.name = t.name ORDER BY version DESC LIMIT 1) v ON true
+    WHERE (%(name)s::text IS NULL OR t.name = %(name)s) AND (%(archived)s OR t.archived_at IS NULL)
+    ORDER BY t.name
 """
 
 
 async def newest(tx: Transaction, name: str) -> StoredVersion | None:
-    row = await (await tx.execute(f"{_NEWEST} WHERE t.name = %s", [name])).fetchone()
+    row = await (await tx.execute(_NEWEST, {"name": name, "archived": True})).fetchone()
     return None if row is None else _stored(row)
 
 
 async def all_newest(tx: Transaction, *, archived: bool = False) -> list[StoredVersion]:
-    which = "" if archived else "WHERE t.archived_at IS NULL"
-    return [_stored(row) for row in await (await tx.execute(f"{_NEWEST} {which} ORDER BY t.name")).fetchall()]
+    rows = await (await tx.execute(_NEWEST, {"name": None, "archived": archived})).fetchall()
+    return [_stored(row) for row in rows]
 
 
 async def versions(tx: Transaction, name: str) -> list[StoredVersion]:
@@ -64,28 +67,31 @@ async def hold(tx: Transaction, name: str) -> None:
     await tx.execute("SELECT 1 FROM templates WHERE name = %s FOR SHARE", [name])
 
 
+# Adds the next version of a template.
+_PUSH = """
+    INSERT INTO template_versions (name, version, source, created_by, created_at)
+    SELECT %(name)s, coalesce(max(version), 0) + 1, %(source)s, %(by)s, %(now)s
+    FROM template_versions WHERE name = %(name)s RETURNING version
+"""
+# Offers the new version to the template's workspaces, locked in order of ids like everywhere else.
+_OFFER_UPDATE = """
+    UPDATE workspaces SET template_latest = %s WHERE id IN (
+        SELECT id FROM workspaces WHERE template ->> 'name' = %s AND deleted_at IS NULL
+        ORDER BY id FOR NO KEY UPDATE
+    )
+"""
+
+
 async def push(tx: Transaction, name: str, source: str, by: str, now: datetime) -> int:
     """Add the next version, and unarchive the template if needed.
 
     The caller must have claimed it.
     """
     await tx.execute("UPDATE templates SET archived_at = NULL WHERE name = %s", [name])
-    row = await (
-        await tx.execute(
-            "INSERT INTO template_versions (name, version, source, created_by, created_at)"
-            " SELECT %(name)s, coalesce(max(version), 0) + 1, %(source)s, %(by)s, %(now)s"
-            " FROM template_versions WHERE name = %(name)s RETURNING version",
-            {"name": name, "source": source, "by": by, "now": now},
-        )
-    ).fetchone()
+    row = await (await tx.execute(_PUSH, {"name": name, "source": source, "by": by, "now": now})).fetchone()
     assert row is not None
     number = int(row["version"])
-    # In order of ids, like all code that locks several rows.
-    await tx.execute(
-        "UPDATE workspaces SET template_latest = %s WHERE id IN (SELECT id FROM workspaces"
-        " WHERE template ->> 'name' = %s AND deleted_at IS NULL ORDER BY id FOR NO KEY UPDATE)",
-        [number, name],
-    )
+    await tx.execute(_OFFER_UPDATE, [number, name])
     return number
 
 

@@ -28,15 +28,16 @@ async def record(
     )
 
 
+# Lists one page of entries, newest first.
+_PAGE = """
+    SELECT id, at, kind, message, actor, detail FROM workspace_events WHERE workspace_id = %s
+    ORDER BY id DESC LIMIT %s OFFSET %s
+"""
+
+
 async def page(tx: Transaction, workspace_id: str, limit: int, offset: int) -> tuple[list[TimelineEntry], int]:
     """Return the entries, newest first."""
-    rows = await (
-        await tx.execute(
-            "SELECT id, at, kind, message, actor, detail FROM workspace_events WHERE workspace_id = %s"
-            " ORDER BY id DESC LIMIT %s OFFSET %s",
-            [workspace_id, limit, offset],
-        )
-    ).fetchall()
+    rows = await (await tx.execute(_PAGE, [workspace_id, limit, offset])).fetchall()
     counted = await (
         await tx.execute("SELECT count(*) AS n FROM workspace_events WHERE workspace_id = %s", [workspace_id])
     ).fetchone()
@@ -44,33 +45,40 @@ async def page(tx: Transaction, workspace_id: str, limit: int, offset: int) -> t
     return [TimelineEntry(**row) for row in rows], int(counted["n"])
 
 
+# Records an archive, unless it is recorded already.
+_ADOPT = """
+    INSERT INTO workspace_archives (workspace_id, archive_key, op_id, committed_at, bytes, sha256)
+    VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
+"""
+
+
 async def adopt(tx: Transaction, workspace_id: str, found: Collection[Generation]) -> None:
     """Record archives that exist in the store but were not recorded, as ordinary generations."""
     for one in found:
-        await tx.execute(
-            "INSERT INTO workspace_archives (workspace_id, archive_key, op_id, committed_at, bytes, sha256)"
-            " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
-            [workspace_id, one.archive_key, one.op_id, one.committed_at, one.bytes, one.sha256],
-        )
+        await tx.execute(_ADOPT, [workspace_id, one.archive_key, one.op_id, one.committed_at, one.bytes, one.sha256])
+
+
+# Lists the kept archives, newest first.
+_GENERATIONS = """
+    SELECT archive_key, op_id, committed_at, bytes, sha256 FROM workspace_archives WHERE workspace_id = %s
+    ORDER BY committed_at DESC, op_id DESC
+"""
 
 
 async def generations(tx: Transaction, workspace_id: str) -> list[Generation]:
     """Return the kept archives, newest first."""
-    rows = await (
-        await tx.execute(
-            "SELECT archive_key, op_id, committed_at, bytes, sha256 FROM workspace_archives WHERE workspace_id = %s"
-            " ORDER BY committed_at DESC, op_id DESC",
-            [workspace_id],
-        )
-    ).fetchall()
+    rows = await (await tx.execute(_GENERATIONS, [workspace_id])).fetchall()
     return [Generation(**row) for row in rows]
+
+
+# Copies the record of an archive to another workspace.
+_SHARE_ARCHIVE = """
+    INSERT INTO workspace_archives (workspace_id, archive_key, op_id, committed_at, bytes, sha256)
+    SELECT %s, archive_key, op_id, committed_at, bytes, sha256 FROM workspace_archives
+    WHERE workspace_id = %s AND archive_key = %s
+"""
 
 
 async def share_archive(tx: Transaction, workspace_id: str, copy_id: str, archive_key: str) -> None:
     """Record the archive that a copy starts from as one of the copy's generations."""
-    await tx.execute(
-        "INSERT INTO workspace_archives (workspace_id, archive_key, op_id, committed_at, bytes, sha256)"
-        " SELECT %s, archive_key, op_id, committed_at, bytes, sha256 FROM workspace_archives"
-        " WHERE workspace_id = %s AND archive_key = %s",
-        [copy_id, workspace_id, archive_key],
-    )
+    await tx.execute(_SHARE_ARCHIVE, [copy_id, workspace_id, archive_key])

@@ -32,12 +32,19 @@ async def credentials(tx: Transaction, user_id: str) -> list[GitCredential]:
     return [GitCredential(row["id"], row["scheme"], row["host"], row["username"], row["created_at"]) for row in rows]
 
 
+# Stores a git credential, and replaces the one for the same host.
+_PUT_CREDENTIAL = """
+    INSERT INTO git_credentials (id, user_id, scheme, host, username, sealed, created_at)
+    VALUES (%s, %s, %s, %s, %s, %s, %s)
+    ON CONFLICT (user_id, scheme, host) DO UPDATE
+        SET id = excluded.id, username = excluded.username, sealed = excluded.sealed, created_at = excluded.created_at
+"""
+
+
 async def put_credential(tx: Transaction, user_id: str, credential: GitCredential, sealed: bytes) -> None:
     """Store a credential, replacing the one for the same host."""
     await tx.execute(
-        "INSERT INTO git_credentials (id, user_id, scheme, host, username, sealed, created_at)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (user_id, scheme, host) DO UPDATE"
-        " SET id = excluded.id, username = excluded.username, sealed = excluded.sealed, created_at = excluded.created_at",
+        _PUT_CREDENTIAL,
         [
             credential.id,
             user_id,
@@ -80,12 +87,16 @@ async def git_key(tx: Transaction, user_id: str) -> tuple[GitKey, bytes] | None:
     return GitKey(row["public_key"], fingerprint, row["created_at"]), bytes(row["sealed"])
 
 
+# Stores the user's git key, and replaces an earlier one.
+_PUT_GIT_KEY = """
+    INSERT INTO git_keys (user_id, public_key, sealed, created_at) VALUES (%s, %s, %s, %s)
+    ON CONFLICT (user_id) DO UPDATE
+        SET public_key = excluded.public_key, sealed = excluded.sealed, created_at = excluded.created_at
+"""
+
+
 async def put_git_key(tx: Transaction, user_id: str, public_key: str, sealed: bytes, now: datetime) -> None:
-    await tx.execute(
-        "INSERT INTO git_keys (user_id, public_key, sealed, created_at) VALUES (%s, %s, %s, %s) ON CONFLICT (user_id)"
-        " DO UPDATE SET public_key = excluded.public_key, sealed = excluded.sealed, created_at = excluded.created_at",
-        [user_id, public_key, sealed, now],
-    )
+    await tx.execute(_PUT_GIT_KEY, [user_id, public_key, sealed, now])
     await changed(tx, user_id)
 
 
@@ -112,13 +123,16 @@ async def sealed_secrets(tx: Transaction, user_id: str) -> list[tuple[UserSecret
     ]
 
 
+# Stores a secret, and replaces the one of the same name.
+_PUT_SEALED = """
+    INSERT INTO user_secrets (user_id, name, kind, sealed, bytes, updated_at) VALUES (%s, %s, %s, %s, %s, %s)
+    ON CONFLICT (user_id, name) DO UPDATE SET kind = excluded.kind, sealed = excluded.sealed,
+        bytes = excluded.bytes, updated_at = excluded.updated_at
+"""
+
+
 async def put_secret(tx: Transaction, user_id: str, secret: UserSecret, sealed: bytes) -> None:
-    await tx.execute(
-        "INSERT INTO user_secrets (user_id, name, kind, sealed, bytes, updated_at) VALUES (%s, %s, %s, %s, %s, %s)"
-        " ON CONFLICT (user_id, name) DO UPDATE SET kind = excluded.kind, sealed = excluded.sealed,"
-        " bytes = excluded.bytes, updated_at = excluded.updated_at",
-        [user_id, secret.name, secret.kind.value, sealed, secret.bytes, secret.updated_at],
-    )
+    await tx.execute(_PUT_SEALED, [user_id, secret.name, secret.kind.value, sealed, secret.bytes, secret.updated_at])
     await changed(tx, user_id)
 
 

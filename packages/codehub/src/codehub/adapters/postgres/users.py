@@ -31,10 +31,13 @@ def user_of(row: dict[str, Any]) -> User:
     )
 
 
-_COUNTED = (
-    "SELECT u.*, (SELECT count(*) FROM workspaces w WHERE w.owner_user_id = u.id AND w.deleted_at IS NULL) AS workspaces"
-    " FROM users u"
-)
+# Returns users by name, or one of them, with the number of their workspaces. LIMIT NULL means all.
+_COUNTED = """
+    SELECT u.*,
+        (SELECT count(*) FROM workspaces w WHERE w.owner_user_id = u.id AND w.deleted_at IS NULL) AS workspaces
+    FROM users u WHERE %(id)s::text IS NULL OR u.id = %(id)s
+    ORDER BY u.username LIMIT %(limit)s OFFSET %(offset)s
+"""
 
 
 async def credentials(tx: Transaction, username: str) -> Credentials | None:
@@ -48,7 +51,7 @@ async def credentials_by_id(tx: Transaction, user_id: str) -> Credentials | None
 
 
 async def page(tx: Transaction, limit: int, offset: int) -> tuple[list[User], int]:
-    rows = await (await tx.execute(f"{_COUNTED} ORDER BY u.username LIMIT %s OFFSET %s", [limit, offset])).fetchall()
+    rows = await (await tx.execute(_COUNTED, {"id": None, "limit": limit, "offset": offset})).fetchall()
     return [user_of(row) for row in rows], await count(tx)
 
 
@@ -59,7 +62,7 @@ async def count(tx: Transaction) -> int:
 
 
 async def get(tx: Transaction, user_id: str) -> User | None:
-    row = await (await tx.execute(f"{_COUNTED} WHERE u.id = %s", [user_id])).fetchone()
+    row = await (await tx.execute(_COUNTED, {"id": user_id, "limit": 1, "offset": 0})).fetchone()
     return None if row is None else user_of(row)
 
 
@@ -80,15 +83,18 @@ async def lock_all_admins(tx: Transaction) -> set[str]:
     return {row["id"] for row in rows}
 
 
+# Adds a user, unless the name is taken.
+_INSERT = """
+    INSERT INTO users (id, username, password_hash, is_admin, created_at, updated_at)
+    VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (username) DO NOTHING
+"""
+
+
 async def insert(
     tx: Transaction, *, user_id: str, username: str, password_hash: str, is_admin: bool, now: datetime
 ) -> bool:
     """Create a user. Return False if the name is taken."""
-    result = await tx.execute(
-        "INSERT INTO users (id, username, password_hash, is_admin, created_at, updated_at)"
-        " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (username) DO NOTHING",
-        [user_id, username, password_hash, is_admin, now, now],
-    )
+    result = await tx.execute(_INSERT, [user_id, username, password_hash, is_admin, now, now])
     return result.rowcount == 1
 
 
@@ -98,15 +104,19 @@ async def set_password(tx: Transaction, user_id: str, password_hash: str, now: d
     )
 
 
+# Sets both flags. The revision grows only if the user was disabled or enabled.
+_SET_FLAGS = """
+    UPDATE users SET is_admin = %(is_admin)s, disabled_at = %(disabled_at)s, updated_at = %(now)s,
+        setup_revision = setup_revision + (disabled_at IS DISTINCT FROM %(disabled_at)s)::int
+    WHERE id = %(id)s
+"""
+
+
 async def set_flags(
     tx: Transaction, user_id: str, *, is_admin: bool, disabled_at: datetime | None, now: datetime
 ) -> None:
     """Set both. Running workspaces of a user who is disabled or enabled are sent what they may have now."""
-    await tx.execute(
-        "UPDATE users SET is_admin = %(is_admin)s, disabled_at = %(disabled_at)s, updated_at = %(now)s,"
-        " setup_revision = setup_revision + (disabled_at IS DISTINCT FROM %(disabled_at)s)::int WHERE id = %(id)s",
-        {"is_admin": is_admin, "disabled_at": disabled_at, "now": now, "id": user_id},
-    )
+    await tx.execute(_SET_FLAGS, {"is_admin": is_admin, "disabled_at": disabled_at, "now": now, "id": user_id})
 
 
 async def unpurged_workspaces(tx: Transaction, user_id: str) -> int:
@@ -139,15 +149,16 @@ class Failures:
     last_at: datetime
 
 
+# Returns the row of a user and address, created if absent. The UPDATE without a change locks it.
+_LOCK_FAILURES = """
+    INSERT INTO login_failures AS f (username, address, failures, last_at) VALUES (%s, %s, 0, %s)
+    ON CONFLICT (username, address) DO UPDATE SET failures = f.failures RETURNING *
+"""
+
+
 async def lock_failures(tx: Transaction, username: str, address: str, now: datetime) -> Failures:
     """Return the row of this user and address, created if absent and locked until the transaction ends."""
-    row = await (
-        await tx.execute(
-            "INSERT INTO login_failures AS f (username, address, failures, last_at) VALUES (%s, %s, 0, %s)"
-            " ON CONFLICT (username, address) DO UPDATE SET failures = f.failures RETURNING *",
-            [username, address, now],
-        )
-    ).fetchone()
+    row = await (await tx.execute(_LOCK_FAILURES, [username, address, now])).fetchone()
     assert row is not None
     return Failures(row["failures"], row["locked_until"], row["last_at"])
 

@@ -25,11 +25,35 @@ from codehub.domain.limits import RunningLimits, check_running_limits
 from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
 from codehub.domain.repository import RepositorySource
 
-_WITH_OWNER = """
+# Returns workspaces by id, deleted or not, with what is shown of their owner and archive.
+_BY_ID = """
     SELECT w.*, w.xmin::text AS version, u.username,
         CASE WHEN u.disabled_at IS NULL THEN u.time_zone END AS schedule_zone,
         (SELECT a.bytes FROM workspace_archives a WHERE a.archive_key = w.archive_key LIMIT 1) AS archive_bytes
     FROM workspaces w JOIN users u ON u.id = w.owner_user_id
+    WHERE w.id = ANY(%s)
+"""
+# The same for one page, newest first: of one owner or of all (NULL), live ones or those that can still be undeleted.
+# PostgreSQL plans it for the values that it gets, so a NULL does not cost the index. LIMIT NULL means all.
+_PAGE = """
+    SELECT w.*, w.xmin::text AS version, u.username,
+        CASE WHEN u.disabled_at IS NULL THEN u.time_zone END AS schedule_zone,
+        (SELECT a.bytes FROM workspace_archives a WHERE a.archive_key = w.archive_key LIMIT 1) AS archive_bytes
+    FROM workspaces w JOIN users u ON u.id = w.owner_user_id
+    WHERE (%(owner)s::text IS NULL OR w.owner_user_id = %(owner)s)
+        AND CASE WHEN %(deleted)s THEN w.deleted_at IS NOT NULL AND w.purged_at IS NULL ELSE w.deleted_at IS NULL END
+    ORDER BY w.created_at DESC, w.id DESC LIMIT %(limit)s OFFSET %(offset)s
+"""
+# Counts what the pages show in all.
+_COUNT = """
+    SELECT count(*) AS n FROM workspaces w
+    WHERE (%(owner)s::text IS NULL OR w.owner_user_id = %(owner)s)
+        AND CASE WHEN %(deleted)s THEN w.deleted_at IS NOT NULL AND w.purged_at IS NULL ELSE w.deleted_at IS NULL END
+"""
+# Returns the version of each live workspace of these owners, or of all (NULL).
+_VERSIONS = """
+    SELECT id, owner_user_id, xmin::text AS version FROM workspaces
+    WHERE (%(owners)s::text[] IS NULL OR owner_user_id = ANY(%(owners)s)) AND deleted_at IS NULL
 """
 
 
@@ -41,7 +65,7 @@ def _with_owner(row: Mapping[str, Any]) -> WorkspaceWithOwner:
 
 async def get(tx: Transaction, workspace_id: str) -> WorkspaceWithOwner | None:
     """Return a workspace, deleted or not. The service decides whether it may be seen."""
-    row = await (await tx.execute(f"{_WITH_OWNER} WHERE w.id = %s", [workspace_id])).fetchone()
+    row = await (await tx.execute(_BY_ID, [[workspace_id]])).fetchone()
     return None if row is None else _with_owner(row)
 
 
@@ -54,7 +78,7 @@ async def lock(tx: Transaction, workspace_id: str) -> Workspace | None:
 
 
 async def many(tx: Transaction, ids: Collection[str]) -> dict[str, WorkspaceWithOwner]:
-    rows = await (await tx.execute(f"{_WITH_OWNER} WHERE w.id = ANY(%s)", [list(ids)])).fetchall()
+    rows = await (await tx.execute(_BY_ID, [list(ids)])).fetchall()
     return {row["id"]: _with_owner(row) for row in rows}
 
 
@@ -62,47 +86,34 @@ async def page(
     tx: Transaction, owner_user_id: str | None, limit: int, offset: int, *, deleted: bool = False
 ) -> tuple[list[WorkspaceWithOwner], int]:
     """Return the workspaces of one owner or of all, newest first. `deleted`: those that can still be undeleted instead."""
-    which = "w.deleted_at IS NOT NULL AND w.purged_at IS NULL" if deleted else "w.deleted_at IS NULL"
-    whose = "w.owner_user_id = %(owner)s AND " if owner_user_id is not None else ""
-    arguments = {"owner": owner_user_id, "limit": limit, "offset": offset}
-    rows = await (
-        await tx.execute(
-            f"{_WITH_OWNER} WHERE {whose}{which} ORDER BY w.created_at DESC, w.id DESC LIMIT %(limit)s OFFSET %(offset)s",
-            arguments,
-        )
-    ).fetchall()
-    counted = await (
-        await tx.execute(
-            f"SELECT count(*) AS n FROM workspaces w WHERE {whose}{which}",  # noqa: S608
-            arguments,
-        )
-    ).fetchone()
+    arguments = {"owner": owner_user_id, "deleted": deleted, "limit": limit, "offset": offset}
+    rows = await (await tx.execute(_PAGE, arguments)).fetchall()
+    counted = await (await tx.execute(_COUNT, arguments)).fetchone()
     assert counted is not None
     return [_with_owner(row) for row in rows], int(counted["n"])
 
 
 async def all_of(tx: Transaction, owner_user_id: str | None) -> list[WorkspaceWithOwner]:
     """Return every live workspace of one owner, or of all."""
-    whose = "w.owner_user_id = %s AND " if owner_user_id is not None else ""
-    rows = await (
-        await tx.execute(
-            f"{_WITH_OWNER} WHERE {whose}w.deleted_at IS NULL ORDER BY w.created_at DESC, w.id DESC",
-            [] if owner_user_id is None else [owner_user_id],
-        )
-    ).fetchall()
+    arguments = {"owner": owner_user_id, "deleted": False, "limit": None, "offset": 0}
+    rows = await (await tx.execute(_PAGE, arguments)).fetchall()
     return [_with_owner(row) for row in rows]
 
 
 async def versions(tx: Transaction, owner_user_ids: Collection[str] | None) -> dict[str, tuple[str, str]]:
     """Return id → (owner, version) of every live workspace of these owners, or of all: enough to detect changes."""
-    whose = "" if owner_user_ids is None else "owner_user_id = ANY(%s) AND "
-    rows = await (
-        await tx.execute(
-            f"SELECT id, owner_user_id, xmin::text AS version FROM workspaces WHERE {whose}deleted_at IS NULL",  # noqa: S608
-            [] if owner_user_ids is None else [list(owner_user_ids)],
-        )
-    ).fetchall()
+    owners = None if owner_user_ids is None else list(owner_user_ids)
+    rows = await (await tx.execute(_VERSIONS, {"owners": owners})).fetchall()
     return {row["id"]: (row["owner_user_id"], row["version"]) for row in rows}
+
+
+# Adds a workspace.
+_INSERT = """
+    INSERT INTO workspaces (id, owner_user_id, name, description, memo, image_ref, instance_backend,
+        storage_backend, home_store_key, desired_state, archive_key, last_access_at, phase_changed_at, created_at,
+        updated_at, repo, template, template_latest, copy_of, dev_image, dev_image_auto)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
 
 
 async def insert(tx: Transaction, workspace: Workspace) -> None:
@@ -111,10 +122,7 @@ async def insert(tx: Transaction, workspace: Workspace) -> None:
     Columns that the controller owns keep their defaults, except the archive that the workspace is created from.
     """
     await tx.execute(
-        "INSERT INTO workspaces (id, owner_user_id, name, description, memo, image_ref, instance_backend,"
-        " storage_backend, home_store_key, desired_state, archive_key, last_access_at, phase_changed_at, created_at,"
-        " updated_at, repo, template, template_latest, copy_of, dev_image, dev_image_auto)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        _INSERT,
         [
             workspace.id,
             workspace.owner_user_id,
@@ -141,18 +149,19 @@ async def insert(tx: Transaction, workspace: Workspace) -> None:
     )
 
 
+# Lists the other names in use by an owner.
+_NAMES_OF = """
+    SELECT name, id FROM workspaces WHERE owner_user_id = %s AND id <> %s AND deleted_at IS NULL
+        AND desired_state <> 'DELETED'
+"""
+
+
 async def names_of(tx: Transaction, owner_user_id: str, *, but: str) -> dict[str, str]:
     """Return name → id of the owner's live workspaces except one. A name is free again once its deletion is requested.
 
     Lock the owner's row first: then no concurrent request takes the same name.
     """
-    rows = await (
-        await tx.execute(
-            "SELECT name, id FROM workspaces WHERE owner_user_id = %s AND id <> %s AND deleted_at IS NULL"
-            " AND desired_state <> 'DELETED'",
-            [owner_user_id, but],
-        )
-    ).fetchall()
+    rows = await (await tx.execute(_NAMES_OF, [owner_user_id, but])).fetchall()
     return {row["name"]: row["id"] for row in rows}
 
 
@@ -167,6 +176,13 @@ async def set_repo(tx: Transaction, workspace_id: str, repo: RepositorySource) -
     await tx.execute("UPDATE workspaces SET repo = %s WHERE id = %s", [Jsonb(repo_column(repo)), workspace_id])
 
 
+# Counts the other workspaces that run or will run, of the user and of all.
+_COUNT_RUNNING = """
+    SELECT count(*) FILTER (WHERE owner_user_id = %s) AS mine, count(*) AS everybody FROM workspaces
+    WHERE desired_state = 'RUNNING' AND phase <> 'ERROR' AND deleted_at IS NULL AND id <> %s
+"""
+
+
 async def take_running_slot(tx: Transaction, user_id: str, workspace_id: str, limits: RunningLimits) -> None:
     """Raise LimitExceeded unless one more of this user's workspaces may run.
 
@@ -175,15 +191,22 @@ async def take_running_slot(tx: Transaction, user_id: str, workspace_id: str, li
     """
     await tx.execute("SELECT 1 FROM users WHERE id = %s FOR NO KEY UPDATE", [user_id])
     await tx.execute("SELECT pg_advisory_xact_lock(%s)", [locks.RUNNING_LIMIT])
-    row = await (
-        await tx.execute(
-            "SELECT count(*) FILTER (WHERE owner_user_id = %s) AS mine, count(*) AS everybody FROM workspaces"
-            " WHERE desired_state = 'RUNNING' AND phase <> 'ERROR' AND deleted_at IS NULL AND id <> %s",
-            [user_id, workspace_id],
-        )
-    ).fetchone()
+    row = await (await tx.execute(_COUNT_RUNNING, [user_id, workspace_id])).fetchone()
     assert row is not None
     check_running_limits(limits, others_of_user=row["mine"], others_in_all=row["everybody"])
+
+
+# Sets desired_state. RUNNING counts as an access; recovery clears the error.
+_SET_DESIRED_STATE = """
+    UPDATE workspaces SET desired_state = %(desired)s, updated_at = %(now)s,
+        last_access_at = CASE WHEN %(desired)s = 'RUNNING' THEN greatest(last_access_at, %(now)s)
+            ELSE last_access_at END,
+        error_reason = CASE WHEN %(recover)s THEN NULL ELSE error_reason END,
+        error_count = CASE WHEN %(recover)s THEN 0 ELSE error_count END,
+        error_message = CASE WHEN %(recover)s THEN NULL ELSE error_message END,
+        retry_at = CASE WHEN %(recover)s THEN NULL ELSE retry_at END
+    WHERE id = %(id)s
+"""
 
 
 async def set_desired_state(
@@ -191,15 +214,7 @@ async def set_desired_state(
 ) -> None:
     """Set desired_state. RUNNING counts as an access, so that a workspace that was just woken does not go to sleep."""
     await tx.execute(
-        "UPDATE workspaces SET desired_state = %(desired)s, updated_at = %(now)s,"
-        " last_access_at = CASE WHEN %(desired)s = 'RUNNING' THEN greatest(last_access_at, %(now)s)"
-        " ELSE last_access_at END,"
-        " error_reason = CASE WHEN %(recover)s THEN NULL ELSE error_reason END,"
-        " error_count = CASE WHEN %(recover)s THEN 0 ELSE error_count END,"
-        " error_message = CASE WHEN %(recover)s THEN NULL ELSE error_message END,"
-        " retry_at = CASE WHEN %(recover)s THEN NULL ELSE retry_at END"
-        " WHERE id = %(id)s",
-        {"desired": desired.value, "now": now, "recover": recover, "id": workspace_id},
+        _SET_DESIRED_STATE, {"desired": desired.value, "now": now, "recover": recover, "id": workspace_id}
     )
 
 
@@ -231,12 +246,26 @@ async def edit(tx: Transaction, workspace_id: str, *, name: str, description: st
     )
 
 
+# Clears the error and its retries.
+_RESET_ERROR = """
+    UPDATE workspaces SET error_reason = NULL, error_message = NULL, error_count = 0, retry_at = NULL,
+        updated_at = %s
+    WHERE id = %s
+"""
+
+
 async def reset_error(tx: Transaction, workspace_id: str, now: datetime) -> None:
-    await tx.execute(
-        "UPDATE workspaces SET error_reason = NULL, error_message = NULL, error_count = 0,"
-        " retry_at = NULL, updated_at = %s WHERE id = %s",
-        [now, workspace_id],
-    )
+    await tx.execute(_RESET_ERROR, [now, workspace_id])
+
+
+# Continues from an archive after data loss, and keeps a complete volume. Only in ERROR and without an operation.
+_RECOVER_FROM_ARCHIVE = """
+    UPDATE workspaces SET archive_key = %s, error_reason = NULL, error_message = NULL, error_count = 0,
+        retry_at = NULL,
+        home_ctx = CASE WHEN conditions -> 'storage.volume_ready' ->> 'status' = 'True' THEN home_ctx END,
+        updated_at = %s
+    WHERE id = %s AND phase = 'ERROR' AND operation = 'NONE'
+"""
 
 
 async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: str | None, now: datetime) -> None:
@@ -245,13 +274,7 @@ async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: 
     Apart from recovery, only the controller writes archive_key and home_ctx. Here the workspace is in ERROR, so no
     operation is in progress that could read them (docs/adr/0053).
     """
-    await tx.execute(
-        "UPDATE workspaces SET archive_key = %s, error_reason = NULL, error_message = NULL, error_count = 0,"
-        " retry_at = NULL,"
-        " home_ctx = CASE WHEN conditions -> 'storage.volume_ready' ->> 'status' = 'True' THEN home_ctx END,"
-        " updated_at = %s WHERE id = %s AND phase = 'ERROR' AND operation = 'NONE'",
-        [archive_key, now, workspace_id],
-    )
+    await tx.execute(_RECOVER_FROM_ARCHIVE, [archive_key, now, workspace_id])
 
 
 async def rename(tx: Transaction, workspace_id: str, name: str) -> None:
@@ -271,10 +294,14 @@ async def transfer(tx: Transaction, workspace_id: str, owner_user_id: str, now: 
     await tx.execute("DELETE FROM workspace_host_keys WHERE workspace_id = %s", [workspace_id])
 
 
+# Undeletes a workspace that was not purged: it continues from its archive.
+_UNDELETE = """
+    UPDATE workspaces SET deleted_at = NULL, desired_state = 'ARCHIVED', error_reason = NULL, error_message = NULL,
+        error_count = 0, retry_at = NULL, updated_at = %s
+    WHERE id = %s AND deleted_at IS NOT NULL AND purged_at IS NULL
+"""
+
+
 async def undelete(tx: Transaction, workspace_id: str, now: datetime) -> None:
     """Undelete a locked row that was not purged."""
-    await tx.execute(
-        "UPDATE workspaces SET deleted_at = NULL, desired_state = 'ARCHIVED', error_reason = NULL, error_message = NULL,"
-        " error_count = 0, retry_at = NULL, updated_at = %s WHERE id = %s AND deleted_at IS NOT NULL AND purged_at IS NULL",
-        [now, workspace_id],
-    )
+    await tx.execute(_UNDELETE, [now, workspace_id])
