@@ -48,7 +48,9 @@ _VARIABLES = frozenset({"variable", "constant", "property", "field", "class", "l
 _BODY = re.compile(
     r"function|method|lambda|arrow|closure|func_literal|constructor|accessor|getter|setter|block$|do_block"
 )
-_TYPE = re.compile(r"class|interface|struct|enum|object_declaration|impl|trait|namespace|module|protocol|companion")
+_TYPE = re.compile(
+    r"class|interface|(?<!con)struct|enum|object_declaration|impl|trait|namespace|module|protocol|companion"
+)
 _LITERAL = frozenset({"object", "pair", "array", "object_type", "dictionary", "hash"})
 _JUNK = frozenset(
     {"", "if", "else", "for", "while", "return", "switch", "class", "public", "private", "protected", "struct"}
@@ -161,7 +163,7 @@ def why_not(tree: Tree, tag: Tag) -> str | None:
         return "local to a function"
     if all(_is_data(node) for node in nodes) and tag.kind in _VARIABLES:
         return "keys of data"
-    if all(_is_reference(node) for node in nodes):
+    if all(_is_reference(node) or _is_bound(node) for node in nodes):
         return "uses, not definitions"
     return None
 
@@ -210,6 +212,16 @@ def _is_data(node: Node) -> bool:
     at: Node | None = node
     while at is not None:
         if at.type in _LITERAL:
+            return True
+        at = at.parent
+    return False
+
+
+def _is_bound(node: Node) -> bool:
+    """Whether a name is a type's base or bounds a type parameter: `where T : IRequest`."""
+    at: Node | None = node
+    while at is not None and "body" not in at.type and "declaration_list" not in at.type:
+        if "constraint" in at.type or at.type == "base_list":
             return True
         at = at.parent
     return False

@@ -29,6 +29,7 @@ from sari.daemon.heartbeat import Heartbeat, Superseded
 from sari.daemon.log import fields, logger, open_log
 from sari.daemon.predecessor import Predecessors
 from sari.daemon.service import Listeners, Service
+from sari.daemon.warm_roots import WarmRoots
 from sari.edits.transaction import Transactions
 from sari.index.cleanup import remove_stale_indexes
 from sari.protocol.errors import SariError
@@ -203,10 +204,12 @@ async def _serve(
     report({"ready": {"boot_id": boot_id, **daemon_fields(replace(entry, last_seen_ts=time.time()))}})
     logger.info("ready %s", fields(port=entry.port, http_port=sockets.port_of(listeners.http)))
     beats = asyncio.create_task(heartbeat.run())
+    warm_roots = asyncio.create_task(WarmRoots(service.workspaces, options.layout.warm_roots_file).run())
     cleanup = asyncio.create_task(_clean_up(Path(options.layout.data_dir)))
     why = await service.run()
     logger.info("ending %s", fields(why=why))
     beats.cancel()
+    warm_roots.cancel()
     cleanup.cancel()
     await heartbeat.unregister()
     web.cancel()

@@ -46,6 +46,8 @@ class Workspaces:
         self._slots: dict[str, Slot] = {}
         # Set when a workspace was opened, so that the registry is updated soon.
         self.opened = asyncio.Event()
+        # Set when a workspace was opened or closed, so that the list of warm roots is updated soon.
+        self.changed = asyncio.Event()
 
     def slots(self) -> list[Slot]:
         """Return all slots."""
@@ -97,6 +99,7 @@ class Workspaces:
     def _is_open(self, slot: Slot, opened: OpenWorkspace) -> None:
         slot.opened = opened
         self.opened.set()
+        self.changed.set()
         logger.info("workspace opened %s", fields(root=slot.root))
 
     def leave(self, slot: Slot) -> None:
@@ -138,5 +141,6 @@ class Workspaces:
                     logger.info("workspace closed %s", fields(root=slot.root))
                 except Exception:  # noqa: BLE001 - the daemon keeps running, with or without this index
                     logger.exception("workspace did not close well %s", fields(root=slot.root))
+        self.changed.set()
         if not slot.running:
             self._slots.pop(slot.root, None)

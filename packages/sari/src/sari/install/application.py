@@ -170,16 +170,13 @@ def _run(command: list[str], failure: str, python_path: str = "") -> None:
 
 
 def write_program(environment: Path) -> None:
-    """Write the command's script. pip's script imports too much, and a client's PYTHONPATH must not affect sari."""
+    """Write the command's script. Runs in the environment's own Python."""
     if os.name == "nt":
         return
-    python, program = python_of(environment), program_of(environment)
-    head = f"#!{python} -EPs\n"
-    if " " in str(python) or len(head) > 127:
-        # The kernel accepts neither spaces nor a long path in a shebang: a shell reads the first lines, Python the
-        # rest.
-        head = f"#!/bin/sh\n'''exec' \"{python}\" -EPs \"$0\" \"$@\"\n' '''\n"
-    program.write_text(f"{head}import sys\n\nfrom sari.cli.main import main\n\nsys.exit(main())\n", "utf-8")
+    from sari.install.launcher import program_text
+
+    program = program_of(environment)
+    program.write_text(program_text(environment, python_of(environment)), "utf-8")
     program.chmod(0o755)
 
 

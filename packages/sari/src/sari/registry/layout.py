@@ -53,6 +53,10 @@ class Layout:
     def failed_start_file(self) -> str:
         return os.path.join(self.data_dir, "failed-start.json")
 
+    @property
+    def warm_roots_file(self) -> str:
+        return os.path.join(self.data_dir, "warm-roots")
+
     def life_lock(self, boot_id: str) -> str:
         """Return the path of the lock that a daemon holds while it runs."""
         return os.path.join(self.lock_dir, f"{boot_id}.lock")
