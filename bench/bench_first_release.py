@@ -1,16 +1,13 @@
 """Whether isolation and everything since made starts and requests slower: the first release beside ours, in turns.
 
-Its source is taken from the history of this clone, and both run a whole `codehub up` with process workspaces and the tests'
-tiny IDE. The first release shares the machine's network with its workspaces and gives them no helper; ours does neither.
+Both run a whole `codehub up` with process workspaces and the tests' tiny IDE. The first release shares the network of the
+machine with its workspaces and gives them no helper; ours does neither.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import statistics
-import subprocess
-import tarfile
 import tempfile
 import time
 import uuid
@@ -19,11 +16,9 @@ from pathlib import Path
 
 import httpx
 
+from testing.codehub.first_release import unpack_first_release
 from testing.codehub.full_stack import Stack, fresh_stack
 
-# The last commit of the first release.
-_FIRST_RELEASE = "24ae4f3b145f5490eb8889a059c1103393b8afcb"
-_ROOT = Path(__file__).parents[1]
 _STARTS = 9
 _ROUNDS, _REQUESTS = 5, 200
 _TIMEOUT_S = 120
@@ -82,7 +77,8 @@ class _Release:
 
 def measure() -> list[dict[str, object]]:
     with tempfile.TemporaryDirectory(prefix="first-", dir="/var/tmp") as place:
-        source = _first_release(Path(place))
+        Path(place).chmod(0o755)  # parts of a whole CodeHub are other users
+        source = unpack_first_release(Path(place))
         with _running(source) as first, _running(None) as ours:
             for each in (first, ours):
                 each.start()  # once unmeasured: caches are warm
@@ -97,15 +93,6 @@ def measure() -> list[dict[str, object]]:
                 cpu = [sum(one[side][1] for one in rounds) / (_ROUNDS * _REQUESTS) for side in (0, 1)]
                 rows.append(_row(f"{what}, CPU", [cpu[0]], [cpu[1]]))
     return rows
-
-
-def _first_release(place: Path) -> Path:
-    words = ["git", "-C", str(_ROOT), "archive", _FIRST_RELEASE, "packages/codehub/src"]
-    archive = subprocess.run(words, capture_output=True, check=True).stdout
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(place, filter="data")
-    place.chmod(0o755)
-    return place / "packages/codehub/src"
 
 
 @contextlib.contextmanager

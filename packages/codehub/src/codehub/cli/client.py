@@ -39,7 +39,7 @@ _NEXT_STEPS: Final[Mapping[str, str]] = {
     "FORBIDDEN": "It belongs to another user, or needs an administrator or a browser session.",
     "WORKSPACE_NOT_FOUND": "`codehub ws ls` lists your workspaces.",
     "INVALID_STATE": "`codehub ws show` shows its state.",
-    "RUNNING_LIMIT_EXCEEDED": "Stop a workspace first: `codehub ws ls --running`, `codehub ws stop NAME`.",
+    "RUNNING_LIMIT_EXCEEDED": "`codehub ws ls --running` lists yours; `codehub ws stop NAME` frees a place.",
     "SERVICE_UNAVAILABLE": "Try again in a moment; `codehub doctor` on the server says what is wrong.",
 }
 

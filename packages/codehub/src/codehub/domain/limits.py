@@ -16,7 +16,7 @@ class RunningLimits:
 def check_running_limits(limits: RunningLimits, *, others_of_user: int, others_in_all: int) -> None:
     """Raise LimitExceeded if another running workspace would exceed a limit.
 
-    The counts cover all *other* workspaces whose desired state is RUNNING, including those in ERROR: stopping frees them.
+    The counts cover all *other* workspaces whose desired state is RUNNING, except those in ERROR: nothing of them runs.
     """
     if others_of_user >= limits.per_user:
         raise LimitExceeded(

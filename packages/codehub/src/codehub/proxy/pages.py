@@ -13,8 +13,9 @@ from typing import Final
 
 from codehub.domain.actions import Action, Viewer, allowed_actions
 from codehub.domain.doors import IDE, Door, prefix_of
-from codehub.domain.model import Operation, Workspace
+from codehub.domain.model import Operation, Status, Workspace
 from codehub.domain.routing import Page
+from codehub.domain.status import status_of
 from codehub.domain.wording import OPERATIONS, error_text, unreachable_text
 from codehub.proxy.admission.decision import Reply
 
@@ -52,6 +53,9 @@ _ALL_TAKEN: Final = (
     "Other users' workspaces take every place there is. This page opens yours as soon as one of them stops;"
     " an administrator can stop one, or raise the limit."
 )
+# Archived, but never used: there are no files that could be restored.
+_NEVER_STARTED: Final = "Your workspace is not started yet"
+_EMPTY_YET: Final = "It has no files yet. Start it to begin."
 # The backend that runs the workspace does not answer; what runs there goes on.
 _UNREACHABLE: Final = "Your files are safe. This page opens your workspace as soon as it can be reached."
 _ACTIONS: Final[dict[Page, tuple[str, str]]] = {
@@ -149,11 +153,13 @@ def render(
     backend_silent: bool = False,
 ) -> Reply:
     nonce = secrets.token_urlsafe(12)
-    title = _TITLES[page]
+    new = page is Page.ARCHIVED and workspace is not None and status_of(workspace) is Status.CREATED
+    title = _NEVER_STARTED if new else _TITLES[page]
     parts = [f"<h1>{escape(title)}</h1>"]
     if workspace is not None and page is not Page.FORBIDDEN:
         parts.append(f'<p class="quiet">{escape(workspace.name)}</p>')
-    parts.append(f"<p>{escape(_text(page, workspace, running, backend_silent=backend_silent))}</p>")
+    text = _EMPTY_YET if new else _text(page, workspace, running, backend_silent=backend_silent)
+    parts.append(f"<p>{escape(text)}</p>")
     if page is Page.WAKING:
         step = step_of(workspace) if workspace is not None else ""
         parts.append(f'<p id="step" class="quiet" role="status">{escape(step)}</p><progress></progress>')
@@ -162,7 +168,7 @@ def render(
         for other_id, name in running:
             parts.append(f'<li>{escape(name)} — <a href="{_link(dashboard, other_id, "stop")}">Stop</a></li>')
         parts.append("</ul>")
-    action = _ACTIONS.get(page)
+    action = _ACTIONS.get(Page.PENDING if new else page)
     if action is not None and (workspace is None or Action.START in allowed_actions(workspace, Viewer())):
         parts.append(f'<a class="button" href="{_link(dashboard, workspace_id, action[0])}">{action[1]}</a>')
     again = _AGAIN.get(page)

@@ -23,8 +23,10 @@ async def here(database: Database) -> AsyncIterator[World]:
         yield made
 
 
+_ARCHIVED = {"phase": "ARCHIVED", "desired_state": "ARCHIVED"}
 CASES = {
-    "archived": ({"phase": "ARCHIVED", "desired_state": "ARCHIVED"}, 502, "Restore", 502),
+    "archived": ({**_ARCHIVED, "last_access_at": datetime(2026, 1, 1, tzinfo=UTC)}, 502, ">Restore<", 502),
+    "never started": ({**_ARCHIVED, "last_access_at": None}, 502, ">Start<", 502),
     "pending": ({"phase": "PENDING", "desired_state": "ARCHIVED"}, 502, "Start", 502),
     "error": ({"phase": "ERROR", "error_reason": "Timeout"}, 502, "Start again", 502),
     "restoring": ({"phase": "ARCHIVED", "operation": "RESTORING"}, 503, "waking up", 503),
@@ -50,6 +52,15 @@ async def test_what_does_not_run_is_explained_and_not_woken(here: World, case: s
     assert poll.json()["error"]["message"]
     after = await here.row(workspace_id)
     assert after["desired_state"] == before["desired_state"]
+
+
+async def test_a_workspace_that_was_never_started_is_not_called_archived(here: World) -> None:
+    workspace_id = await here.workspace(**_ARCHIVED, last_access_at=None)
+    browser = await here.signed_in(workspace_id)
+    page = await browser.get(f"/w/{workspace_id}/", headers=NAVIGATION)
+    assert "not started yet" in page.text
+    assert "archived</" not in page.text
+    assert "estore" not in page.text
 
 
 async def test_a_lost_home_is_for_an_administrator(here: World) -> None:

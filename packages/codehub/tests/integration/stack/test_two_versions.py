@@ -1,15 +1,11 @@
-"""From the first release to ours: its installation goes on in ours, and its processes run beside ours meanwhile.
-
-The first release's source is taken from the history of this clone.
-"""
+"""From the first release to ours: its installation goes on in ours, and its processes run beside ours meanwhile."""
 
 from __future__ import annotations
 
 import contextlib
-import io
+import os
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,13 +14,11 @@ import psutil
 import pytest
 
 from testing.codehub.dashboard import PASSWORD
+from testing.codehub.first_release import TREE, unpack_first_release
 from testing.codehub.full_stack import Stack, fresh_stack
 from testing.codehub.tiny_ide import run_through_proxy
 from testing.ports import free_ports
 
-# The last commit of the first release: its newest migration is 0002.
-FIRST_RELEASE = "24ae4f3b145f5490eb8889a059c1103393b8afcb"
-ROOT = Path(__file__).parents[5]
 # In a workspace: when the IDE that runs this was started, in ticks since boot.
 STARTED_AT = "cut -d ' ' -f 22 /proc/$PPID/stat"
 
@@ -33,14 +27,7 @@ pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(600)]
 
 @pytest.fixture
 def first_release(tmp_path: Path) -> Path:
-    """The `src` directory of its distribution."""
-    words = ["git", "-C", str(ROOT), "archive", FIRST_RELEASE, "packages/codehub/src"]
-    archive = subprocess.run(words, capture_output=True, check=False)
-    if archive.returncode != 0:
-        pytest.skip("this clone has no history of the first release; test_upgrade sends what that version sends")
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-        tar.extractall(tmp_path, filter="data")
-    return tmp_path / "packages/codehub/src"
+    return unpack_first_release(tmp_path)
 
 
 @contextlib.contextmanager
@@ -86,6 +73,20 @@ def coordinator_of(stack: Stack) -> psutil.Process:
     assert stack.process is not None
     children = psutil.Process(stack.process.pid).children(recursive=True)
     return next(child for child in children if child.cmdline()[-2:] == ["serve", "coordinator"])
+
+
+def test_what_is_called_the_first_release_is_it(first_release: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "GIT_DIR": str(tmp_path / "git"), "GIT_WORK_TREE": str(first_release)}
+
+    def git(*words: str) -> str:
+        command = ["git", "-c", "core.autocrlf=false", *words]
+        return subprocess.run(
+            command, env=environment, cwd=first_release, check=True, capture_output=True, text=True
+        ).stdout
+
+    git("init", "--quiet")
+    git("add", "--force", "--all")
+    assert git("write-tree").strip() == TREE
 
 
 def test_an_installation_of_the_first_release_goes_on_in_ours_with_everything_in_it(first_release: Path) -> None:
