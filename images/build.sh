@@ -48,7 +48,7 @@ for name in "${names[@]}"; do
     case $name in
         code-server)
             scripts/bootstrap.sh dev >/dev/null
-            bin=$(.venv/bin/python -m testing.codehub.ide | tail -1)
+            bin=$(.venv/bin/python -m testing.codehub.ide code-server | tail -1)
             cp -a "$(dirname "$bin")" "$work/$name/ide" ;;
         jupyterlab)
             # Wheels for the image's Python, not for this machine's: Debian's may be older than what a package asks for.

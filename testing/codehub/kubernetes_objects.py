@@ -34,6 +34,8 @@ EVERY_OPTION = PodOptions(
     tolerations=({"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},),
     affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_TERM]}}},
     extra_resources={"nvidia.com/gpu": "1"},
+    labels={"example.org/team": "a", "codehub.dev/role": "forged"},
+    annotations={"example.org/note": "any text"},
 )
 
 

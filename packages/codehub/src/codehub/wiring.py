@@ -101,7 +101,9 @@ def kubernetes_options(settings: Settings) -> KubernetesOptions:
 
 
 def catalog_of(settings: Settings) -> Catalog:
-    return load_catalog(settings.profiles_file, settings.default_profile, settings.allowed_images)
+    return load_catalog(
+        settings.profiles_file, settings.default_profile, settings.allowed_images, settings.image_registry
+    )
 
 
 def refuse_remote_engine(settings: Settings) -> None:

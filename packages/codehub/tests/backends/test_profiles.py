@@ -12,6 +12,8 @@ from codehub.adapters.profiles_file import load_profiles
 from codehub.domain.errors import Invalid
 from codehub.domain.images import ImageRef, is_allowed, parse_image
 from codehub.domain.profiles import Catalog, Runs
+from codehub.settings import load_settings
+from codehub.wiring import catalog_of
 
 DIGEST = "sha256:" + "ab" * 32
 
@@ -120,6 +122,22 @@ def test_the_profiles_file_adds_to_the_shipped_ones(tmp_path: Path) -> None:
         4000,
     )
     assert load_profiles(None)["code-server"].health_path == "/healthz"
+
+
+def test_the_shipped_images_may_be_in_a_registry_of_your_own(tmp_path: Path) -> None:
+    file = tmp_path / "profiles.toml"
+    file.write_text("[profiles.mine]\nimage = 'example/my-ide:1'\n")
+    variables = {"CODEHUB_IMAGE_REGISTRY": "registry.example.org:5000/team/", "CODEHUB_PROFILES_FILE": str(file)}
+    catalog = catalog_of(load_settings(variables))
+    assert {name: profile.image for name, profile in catalog.profiles.items()} == {
+        "code-server": "registry.example.org:5000/team/codehub/code-server:1",
+        "jupyterlab": "registry.example.org:5000/team/codehub/jupyterlab:1",
+        "mine": "example/my-ide:1",
+    }
+    assert catalog_of(load_settings({})).profiles["code-server"].image == "codehub/code-server:1"
+    for wrong in ("team", "https://registry.example.org", "registry.example.org/Team", "a b.c"):
+        with pytest.raises(Invalid, match="CODEHUB_IMAGE_REGISTRY"):
+            load_settings({"CODEHUB_IMAGE_REGISTRY": wrong})
 
 
 @pytest.mark.parametrize(

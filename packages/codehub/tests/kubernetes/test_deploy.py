@@ -25,7 +25,7 @@ from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import InstanceSpec
 from testing.codehub.contracts.homes import FILES, key
 from testing.codehub.contracts.instances import until
-from testing.codehub.kubernetes import IMAGE, SMALL, TIMEOUT_S, Node, admin_client, pvc_world, rendered
+from testing.codehub.kubernetes import IMAGE, PLAIN_IMAGE, SMALL, TIMEOUT_S, Node, admin_client, pvc_world, rendered
 from testing.codehub.kubernetes_accounts import account_token, shipped_role
 from testing.codehub.kubernetes_objects import pod_spec
 from testing.codehub.pod_security import violations
@@ -159,6 +159,27 @@ async def test_doctor_tries_the_network_and_says_that_it_enforces_nothing(node: 
         ]
         # The second is the kubelet's state while it waits for its next attempt.
         assert re.search("ErrImagePull|ImagePullBackOff", bad.message)
+    finally:
+        await client.close()
+
+
+async def test_doctor_tries_the_images_of_workspaces(node: Node, namespace: str) -> None:
+    """Without code-server's image no workspace opens, although everything else is fine."""
+    node.load_plain_image()
+    client = ApiClient(account(node, namespace))
+    missing = "127.0.0.1:9/codehub/code-server:1"
+    try:
+        images = [missing, PLAIN_IMAGE, missing.replace("code-server", "jupyterlab")]
+        found = [
+            one for one in await check_cluster(client, IMAGE, CLAIMS, None, images) if one.part == "workspace image"
+        ]
+        # The plain image has no program `true`: it was pulled all the same.
+        assert found[1].message == f"{PLAIN_IMAGE} can be pulled"
+        assert [bool(one.fix) for one in found] == [True, False, True]
+        assert [one.is_fatal for one in found] == [True, False, False], "only the default profile's must be there"
+        assert re.search("(ErrImagePull|ImagePullBackOff).*code-server:1", found[0].message)
+        assert "ctr -n k8s.io images import" in found[0].fix
+        assert "CODEHUB_IMAGE_REGISTRY" in found[0].fix
     finally:
         await client.close()
 

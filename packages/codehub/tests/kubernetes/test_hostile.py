@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import socket
 import stat
+import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from codehub.adapters.kubernetes import transfer_server
 from codehub.adapters.kubernetes.cluster import Cluster
 from codehub.adapters.kubernetes.manifests import OPERATION, labels
 from codehub.adapters.kubernetes.objects import ROLE_TRANSFER
 from codehub.adapters.kubernetes.preflight import probe_pod
-from codehub.adapters.kubernetes.transfer import TransferJobs, job_name, operation_label
+from codehub.adapters.kubernetes.transfer import Transfer, TransferJobs, job_name, operation_label
 from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import CodeHubError
 from codehub.ports.fence import ignore_progress, no_fence
 from testing.codehub.contracts.homes import key
 from testing.codehub.kubernetes import IMAGE, SMALL, TIMEOUT_S, Node, PvcWorld, admin_client, pvc_world
 from testing.codehub.kubernetes_stack import Beside
+from testing.ports import free_port
 
 pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(900)]
 # Run inside a workspace: what it finds that could be a credential.
@@ -111,6 +118,49 @@ async def test_a_pod_with_our_labels_is_not_taken_for_the_jobs_own(world: PvcWor
     # Its pods' names begin with the Job's, of which the controller keeps 58 characters.
     assert opened.pod.startswith(job_name(workspace_id, "op")[:58])
     await jobs.remove_all(workspace_id, no_fence)
+
+
+async def test_who_took_over_a_jobs_address_cannot_pass_off_an_archive_of_their_own(
+    world: PvcWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Job's pod ended, and its address is another workspace's, which answers as a transfer does.
+
+    It even has the secret: the coordinator sends it. Its archive would be kept, and the home that it stands for removed.
+    """
+    ctx = await world.homes.provision(key(), "inc-1", no_fence)
+    await world.write(key(), {"note": b"the work of a week"})
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs/note").write_text("forged")
+    opened, port = TransferJobs.open, free_port()
+
+    async def taken_over(self: TransferJobs, *arguments: Any, **options: Any) -> Transfer:
+        real = await opened(self, *arguments, **options)
+        path = f"{world.cluster.pods_path}/{real.pod}"
+        assert await world.cluster.client.delete(path, real.uid, grace_s=0)
+        serves = ("archive", tmp_path / "theirs", real.secret, port)
+        threading.Thread(target=transfer_server.serve, args=serves, daemon=True).start()
+        await until_it_listens(port)
+        return replace(real, base_url=f"http://127.0.0.1:{port}")
+
+    monkeypatch.setattr(transfer_server, "_TERMINATION_LOG", tmp_path / "log")
+    with monkeypatch.context() as patched:
+        patched.setattr(TransferJobs, "open", taken_over)
+        with pytest.raises(CodeHubError, match="does not confirm what was transferred"):
+            await world.homes.archive(key(), ctx, "op-1", ignore_progress, no_fence)
+    receipt = await world.homes.archive(key(), ctx, "op-1", ignore_progress, no_fence)
+    await world.homes.deprovision(key(), ctx, no_fence)
+    await world.homes.restore(key(), receipt.archive_key, "inc-2", ignore_progress, no_fence)
+    assert await world.read(key()) == {"note": b"the work of a week"}
+    await world.homes.purge(key(), no_fence)
+
+
+async def until_it_listens(port: int) -> None:
+    async with asyncio.timeout(TIMEOUT_S), httpx.AsyncClient(trust_env=False) as client:
+        while True:
+            with contextlib.suppress(httpx.ConnectError):
+                assert (await client.get(f"http://127.0.0.1:{port}/")).status_code == 401
+                return
+            await asyncio.sleep(0.05)
 
 
 async def test_a_hostile_home_is_archived_and_restored_without_leaving_it(world: PvcWorld) -> None:

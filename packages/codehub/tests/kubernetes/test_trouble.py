@@ -10,6 +10,7 @@ import pytest
 from codehub.adapters.kubernetes.cluster import Cluster
 from codehub.adapters.kubernetes.homes import PvcHomes
 from codehub.adapters.kubernetes.instances import KubernetesInstances
+from codehub.adapters.kubernetes.transfer import TransferJobs
 from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import CodeHubError, FenceLost, Transient
 from codehub.domain.model import HomeCtx
@@ -61,9 +62,14 @@ async def test_a_workspace_goes_on_while_kubelet_and_containerd_are_away(world: 
 
 
 async def test_a_lost_node_makes_its_workspace_unknown_and_only_its_taint_releases_it(
-    world: PvcWorld, node: Node
+    world: PvcWorld, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    instances = await running(world)
+    monkeypatch.setattr("codehub.adapters.kubernetes.transfer._GONE_TIMEOUT_S", 5.0)
+    instances, jobs, other = await running(world), TransferJobs(world.cluster, IMAGE, SMALL), key(2)
+    await world.homes.provision(other, "inc-1", no_fence)
+    await world.write(other, FILES)
+    (claim,) = await world.cluster.home_claims(other.workspace_id)
+    await jobs.open(other, claim, "op", "archive", ignore_progress, no_fence, read_only=True)
     await asyncio.to_thread(node.program, "kill", "kubelet")
     try:
 
@@ -79,11 +85,16 @@ async def test_a_lost_node_makes_its_workspace_unknown_and_only_its_taint_releas
             await instances.delete(HOME.workspace_id, no_fence)
         pods = await world.cluster.instance_pods(HOME.workspace_id)
         assert [pod.meta.deleting for pod in pods] == [True], "asked to go, and not forced"
+        for _ in range(2):  # at first its Job is there too
+            with pytest.raises(Transient, match="the node node1 does not answer"):
+                await jobs.remove_all(other.workspace_id, no_fence)
         await asyncio.to_thread(
             node.kubectl, "taint", "node", "node1", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
         )
         await instances.delete(HOME.workspace_id, no_fence)
         assert await world.cluster.instance_pods(HOME.workspace_id) == []
+        await world.homes.purge(other, no_fence)
+        assert world.cluster.pods.known_of(other.workspace_id) == []
     finally:
         await asyncio.to_thread(
             node.kubectl, "taint", "node", "node1", "node.kubernetes.io/out-of-service-", check=False

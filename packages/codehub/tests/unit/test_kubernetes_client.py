@@ -5,12 +5,13 @@ Too many requests (API priority and fairness), a rotated token or certificate; a
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import ssl
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,42 @@ async def test_a_page_that_is_not_a_list_is_not_an_empty_list() -> None:
                 await client.list_all("/pods")
 
 
+async def test_a_list_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codehub.adapters.kubernetes.client._MOST_PAGES", 3)
+
+    class Endless(Quiet):
+        def do_GET(self) -> None:
+            self.answer(200, b'{"kind": "PodList", "items": [], "metadata": {"continue": "more"}}')
+
+    with serving(Endless) as address:
+        async with client_of(ClusterAccess(server=address, namespace="n")) as client:
+            with pytest.raises(BackendDown, match="does not end"):
+                await client.list_all("/pods")
+
+
+async def test_an_answer_that_trickles_in_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte arrives in time, and the answer never does: the request would hold its operation for ever."""
+    monkeypatch.setattr("codehub.adapters.kubernetes.client._LONGEST_ANSWER_S", 0.5)
+    over = threading.Event()
+
+    class Trickling(Quiet):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while not over.wait(0.05):
+                    self.wfile.write(b" ")
+
+    with serving(Trickling) as address:
+        async with client_of(ClusterAccess(server=address, namespace="n")) as client:
+            try:
+                async with asyncio.timeout(60):
+                    with pytest.raises(BackendDown, match="did not finish its answer"):
+                        await client.get("/pods/p")
+            finally:
+                over.set()
+
+
 async def test_doctors_second_workspace_is_attacked_at_its_address_however_late_that_is_known() -> None:
     """An attack on no address at all cannot succeed, and counted as a boundary that holds."""
     seen = iter([{}, {"phase": "Running"}, {"phase": "Running", "podIP": "10.1.2.3", "hostIP": "10.0.0.1"}])
@@ -275,6 +312,21 @@ class TestRotatedCertificates:
             with pytest.raises(BackendDown, match="refuses CodeHub's credentials"):
                 await client.get("/pods/p")
             shutil.copytree(tmp_path / "second", now, dirs_exist_ok=True)
+            assert await client.get("/pods/p") == POD
+
+    async def test_a_replaced_authority_is_read_again(self, api_server: str, tmp_path: Path) -> None:
+        authority = tmp_path / "authority.pem"
+        shutil.copy(tmp_path / "first/ca.pem", authority)
+        access = ClusterAccess(
+            server=api_server,
+            authority=Pem(path=authority),
+            client_certificate=Pem(data=(tmp_path / "second/cert.pem").read_bytes()),
+            client_key=Pem(data=(tmp_path / "second/key.pem").read_bytes()),
+        )
+        async with client_of(access) as client:
+            with pytest.raises(BackendDown, match="CERTIFICATE_VERIFY_FAILED"):
+                await client.get("/pods/p")
+            shutil.copy(tmp_path / "second/ca.pem", authority)
             assert await client.get("/pods/p") == POD
 
     async def test_a_plugin_that_gives_a_new_one_is_used_at_once(self, api_server: str, tmp_path: Path) -> None:

@@ -318,6 +318,18 @@ def test_options_become_fields_of_the_pod_and_those_not_given_do_not() -> None:
     assert template["volumes"][0]["persistentVolumeClaim"]["readOnly"] is True
 
 
+def test_labels_of_a_template_do_not_replace_codehubs_own() -> None:
+    """They are refused when a template is read. Network policies and every delete rely on them, so this holds anyway."""
+    given = {"codehub.dev/role": "transfer", "codehub.dev/spec": "x", "example.org/team": "a"}
+    options = PodOptions(labels=given, annotations=given)
+    pod = instance_pod(InstancePod("n", "i", "w", "image", 8080, {}, "c", "uid", "digest"), options)["metadata"]
+    job = transfer_job(TransferJob("n", "i", "w", "op", "archive", "codehub:1", "c", "uid", "s", True), options)
+    made = job["spec"]["template"]["metadata"]
+    assert (pod["labels"]["codehub.dev/role"], made["labels"]["codehub.dev/role"]) == ("instance", "transfer")
+    assert pod["annotations"]["codehub.dev/spec"] == "digest"
+    assert pod["labels"]["example.org/team"] == made["annotations"]["example.org/team"] == "a"
+
+
 def test_an_instance_on_a_lost_node_is_unknown_with_the_reason_and_nothing_is_decided() -> None:
     row = workspace()
     seen = Observed(None, None, InstanceSeen(exists=True, unknown="the node n1 does not answer"))

@@ -25,7 +25,7 @@ class CutConnections:
 
     def __init__(self, *, with_event: bool) -> None:
         self._with_event = with_event
-        self.watches = 0
+        self.watches = self.checks = 0
 
     async def list_all(self, path: str, params: Mapping[str, str]) -> tuple[list[dict[str, Any]], str]:
         return [], "1"
@@ -102,14 +102,43 @@ class Restored(CutConnections):
         listed = [json.loads(added(_CUTS + 1))["object"]] if self.watches else []
         return listed, "1" if self.watches else "1000"
 
+    async def list_page(self, path: str, params: Mapping[str, str]) -> dict[str, Any]:
+        self.checks += 1
+        items, version = await self.list_all(path, params)
+        return {"kind": "List", "items": items[:1], "metadata": {"resourceVersion": version}}
+
     async def _events(self, number: int) -> AsyncIterator[bytes]:
-        await asyncio.sleep(2 * watch._SILENCE_S)
-        raise BackendDown("no answer in time")
+        await asyncio.sleep(2 * watch._WATCH_S)
+        return
         yield b""
 
 
+class Idle(Restored):
+    """An API server that has nothing to say, not even a bookmark."""
+
+    async def list_all(self, path: str, params: Mapping[str, str]) -> tuple[list[dict[str, Any]], str]:
+        return [], "1000"
+
+
+async def test_a_kind_of_which_nothing_changes_is_neither_listed_again_nor_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch, "_WATCH_S", 0.01)
+    server = Idle(with_event=False)
+    informer: Informer[Claim] = Informer(cast(ApiClient, server), "/claims", decode_claim, "", lambda: 0.0)
+    try:
+        async with asyncio.timeout(120):
+            while server.watches < 12:
+                assert await informer.objects() == {}
+                await asyncio.sleep(0.001)
+        assert informer.lists == 1
+        assert 0 < server.checks < server.watches
+    finally:
+        await informer.close()
+
+
 async def test_a_version_that_the_server_never_reaches_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_SILENCE_S", 0.01)
+    monkeypatch.setattr(watch, "_WATCH_S", 0.01)
     server = Restored(with_event=False)
     informer: Informer[Claim] = Informer(cast(ApiClient, server), "/claims", decode_claim, "", lambda: 0.0)
     try:

@@ -107,8 +107,10 @@ class BackendSet:
         self.store.close()
 
 
-def load_catalog(profiles_file: Path | None, default: str, allowed_images: tuple[str, ...]) -> Catalog:
-    return Catalog(load_profiles(profiles_file), default, allowed_images)
+def load_catalog(
+    profiles_file: Path | None, default: str, allowed_images: tuple[str, ...], registry: str = ""
+) -> Catalog:
+    return Catalog(load_profiles(profiles_file, registry), default, allowed_images)
 
 
 async def _one_user() -> bool:

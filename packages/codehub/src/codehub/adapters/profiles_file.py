@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -38,10 +39,15 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
 _KNOWN = {"port", "socket", "base_path", "home", "id", "secret"}
 
 
-def load_profiles(path: Path | None) -> Mapping[str, AppProfile]:
-    """Return the built-in profiles and those of the file, which may also replace a built-in one."""
+def load_profiles(path: Path | None, registry: str = "") -> Mapping[str, AppProfile]:
+    """Return the built-in profiles and those of the file, which may also replace a built-in one.
+
+    `registry` is where the images of the built-in ones are.
+    """
+    prefix = f"{registry}/" if registry else ""
+    shipped = {name: replace(profile, image=prefix + profile.image) for name, profile in SHIPPED.items()}
     if path is None:
-        return SHIPPED
+        return MappingProxyType(shipped)
     try:
         parsed = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -51,7 +57,7 @@ def load_profiles(path: Path | None) -> Mapping[str, AppProfile]:
     if set(parsed) - {"profiles"} or not isinstance(parsed.get("profiles", {}), dict):
         raise Invalid(f"CODEHUB_PROFILES_FILE {path}: only [profiles.NAME] tables belong in it")
     own = {name: _profile(path, name, table) for name, table in parsed.get("profiles", {}).items()}
-    return MappingProxyType({**SHIPPED, **own})
+    return MappingProxyType({**shipped, **own})
 
 
 def _profile(path: Path, name: str, table: Any) -> AppProfile:

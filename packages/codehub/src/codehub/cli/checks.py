@@ -37,7 +37,7 @@ from codehub.cli.effective_settings import EffectiveSettings
 from codehub.control.stores import stores_in_use
 from codehub.domain.errors import CodeHubError
 from codehub.settings import Settings
-from codehub.wiring import kubernetes_options
+from codehub.wiring import catalog_of, kubernetes_options
 
 _LOW_DISK_BYTES = 2 << 30
 _CLOCK_SKEW_S = 5.0
@@ -246,7 +246,10 @@ async def check_kubernetes(state: EffectiveSettings) -> list[Finding]:
     except CodeHubError as error:
         return [Finding("kubernetes", Health.BAD, str(error), "set KUBECONFIG and CODEHUB_K8S_CONTEXT")]
     try:
-        found = await check_cluster(client, options.image, options.claims, options.pods)
+        catalog = catalog_of(settings)
+        profiles = (catalog.profiles[catalog.default], *catalog.profiles.values())
+        images = list(dict.fromkeys(profile.image for profile in profiles if profile.image))
+        found = await check_cluster(client, options.image, options.claims, options.pods, images)
     finally:
         await client.close()
     healths = {True: Health.BAD, False: Health.WARNING}

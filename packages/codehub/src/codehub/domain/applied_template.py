@@ -168,4 +168,6 @@ def _kubernetes(value: Mapping[str, Any]) -> KubernetesOptions:
         gpus=MappingProxyType(value.get("gpus", {})),
         tolerations=tuple(Toleration(**one) for one in value.get("tolerations", ())),
         affinity=value.get("affinity", ""),
+        labels=MappingProxyType(value.get("labels", {})),
+        annotations=MappingProxyType(value.get("annotations", {})),
     )

@@ -24,6 +24,9 @@ _VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 _OPERATORS = ("Equal", "Exists")
 _AFFINITIES = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 _LONGEST_AFFINITY = 16 << 10
+# What CodeHub finds its own objects by, and what network policies select.
+_OURS = re.compile(r"([a-z0-9.-]*\.)?codehub\.dev/.*|app\.kubernetes\.io/managed-by")
+_LONGEST_ANNOTATIONS = 64 << 10  # of the 256 KiB that an object may have
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -55,6 +58,9 @@ class KubernetesOptions:
     gpus: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     tolerations: tuple[Toleration, ...] = ()
     affinity: str = ""  # Kubernetes' own object as JSON; replaces the installation's
+    # Not in the repr, which is part of the digests of running instances.
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
 
 AS_INSTALLED = Size()
@@ -102,8 +108,12 @@ def parse_kubernetes(reader: TableReader | None) -> KubernetesOptions:
         gpus=MappingProxyType(_gpus(reader.table("gpus"))),
         tolerations=_tolerations(reader),
         affinity=_affinity(reader),
+        labels=_metadata(reader, "labels"),
+        annotations=_metadata(reader, "annotations"),
     )
-    reader.end("runtime_class, priority_class, node_selector, tolerations, affinity, image_pull_secrets, gpus")
+    reader.end(
+        "runtime_class, priority_class, node_selector, tolerations, affinity, image_pull_secrets, gpus, labels, annotations"
+    )
     return options
 
 
@@ -111,6 +121,19 @@ def _object_name(text: str) -> str:
     if not _OBJECT.fullmatch(text):
         raise Invalid(f"{text!r} is not the name of an object of Kubernetes")
     return text
+
+
+def _metadata(reader: TableReader, kind: str) -> Mapping[str, str]:
+    """Return labels or annotations for Pods."""
+    found = dict(reader.strings(kind))
+    for key, value in found.items():
+        if not _KEY.fullmatch(key) or (kind == "labels" and not _VALUE.fullmatch(value)):
+            reader.wrong(f"{kind}.{key}", f"is not one of the {kind} that Kubernetes accepts")
+        elif _OURS.fullmatch(key):
+            reader.wrong(f"{kind}.{key}", "is CodeHub's own")
+    if sum(len(key.encode()) + len(value.encode()) for key, value in found.items()) > _LONGEST_ANNOTATIONS:
+        reader.wrong(kind, f"are longer than {_LONGEST_ANNOTATIONS >> 10} KiB")
+    return MappingProxyType(found)
 
 
 def _gpus(reader: TableReader | None) -> dict[str, int]:

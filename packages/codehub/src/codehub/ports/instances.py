@@ -171,4 +171,6 @@ def _of_template(spec: InstanceSpec) -> tuple[str, ...]:
         parts += (repr(size),)
     if spec.kubernetes != NO_OPTIONS:
         parts += (repr(spec.kubernetes),)
+    for metadata in (spec.kubernetes.labels, spec.kubernetes.annotations):
+        parts += (repr(sorted(metadata.items())),) if metadata else ()
     return parts

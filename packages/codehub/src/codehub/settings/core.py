@@ -15,6 +15,7 @@ from codehub.settings.types import (
     Bind,
     Bytes,
     DatabaseUrl,
+    ImageRegistry,
     Networks,
     OptionalBind,
     RedisUrl,
@@ -88,6 +89,12 @@ class CoreSettings(BaseModel):
     )
     profiles_file: Path | None = Field(
         None, alias="CODEHUB_PROFILES_FILE", description="A TOML file with additional profiles."
+    )
+    image_registry: ImageRegistry = Field(
+        "",
+        alias="CODEHUB_IMAGE_REGISTRY",
+        description="Where the images of the shipped profiles are: with `registry.example.org/team`, code-server's is "
+        "`registry.example.org/team/codehub/code-server:1`. Empty: `codehub/code-server:1`, as images/build.sh names it.",
     )
     allowed_images: Words = Field(
         (),

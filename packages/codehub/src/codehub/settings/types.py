@@ -103,6 +103,17 @@ def _workspace_host(value: str) -> str:
     return value
 
 
+def _image_registry(value: str) -> str:
+    value = value.rstrip("/")
+    host, _, below = value.partition("/")
+    is_host = re.fullmatch(r"[a-z0-9][a-z0-9.-]*(:[0-9]+)?", host) and (
+        "." in host or ":" in host or host == "localhost"
+    )
+    if value and not (is_host and re.fullmatch(r"([a-z0-9][a-z0-9._/-]*)?", below)):
+        raise ValueError("expected a registry and perhaps a path in it, for example registry.example.org/team")
+    return value
+
+
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
@@ -112,6 +123,7 @@ BaseUrl = Annotated[str, AfterValidator(_base_url)]
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 ArchiveUrl = Annotated[str, AfterValidator(_archive_url)]
+ImageRegistry = Annotated[str, AfterValidator(_image_registry)]
 Pairs = Annotated[Words, AfterValidator(_pairs)]
 Networks = Annotated[Words, AfterValidator(_networks)]
 SystemUser = Annotated[str, AfterValidator(_user)]

@@ -97,6 +97,8 @@ _OPTIONS = st.builds(
     tolerations=st.sampled_from([(), (Toleration("a", "Exists"), Toleration("b", value="c"))]),
     gpus=st.sampled_from([{}, {"nvidia.com/gpu": 2}]),
     affinity=st.sampled_from(["", "{}"]),
+    labels=st.sampled_from([{}, {"example.org/team": "a"}]),
+    annotations=st.sampled_from([{}, {"note": "b"}]),
 )
 _TIMES = st.none() | st.integers(60, 10**6).map(lambda seconds: timedelta(seconds=seconds))
 _SCHEDULES = st.sampled_from(

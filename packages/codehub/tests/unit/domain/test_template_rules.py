@@ -27,13 +27,36 @@ def wrong(text: str) -> set[str]:
 def accepts(key: str, value: object) -> bool:
     """Return whether it is accepted; if not, only this key is reported."""
     try:
-        read_template(f"{key} = {json.dumps(value)}")
+        read_template(f"{key} = {toml(value)}")
     except Mistakes as error:
         places = [mistake.where for mistake in error.mistakes]
     else:
         return True
     assert places == [f"templates.a.{key}"]
     return False
+
+
+def toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {json.dumps(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value)
+
+
+@pytest.mark.parametrize("kind", ["labels", "annotations"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "codehub.dev/role",
+        "codehub.dev/installation",
+        "x.codehub.dev/a",
+        "app.kubernetes.io/managed-by",
+        "a b",
+        "/a",
+        "A/",
+    ],
+)
+def test_labels_and_annotations_of_codehub_are_its_own(kind: str, key: str) -> None:
+    assert wrong(f"[templates.a.kubernetes.{kind}]\n{json.dumps(key)} = 'x'") == {f"kubernetes.{kind}.{key}"}
 
 
 @pytest.mark.parametrize(
@@ -50,6 +73,12 @@ def accepts(key: str, value: object) -> bool:
         ("kubernetes.runtime_class", ["gvisor", "a.b-c", "x" * 253], ["-x", "x-", "X", "x" * 254]),
         ("kubernetes.priority_class", ["high"], ["High"]),
         ("kubernetes.image_pull_secrets", [["a", "b"]], [["a", "B"]]),
+        (
+            "kubernetes.labels",
+            [{"team": "a"}, {"example.org/cost-centre": "4711", "codehub.dev.example.org/x": ""}],
+            [],
+        ),
+        ("kubernetes.annotations", [{"example.org/note": "any text: ü"}], [{"example.org/n": "x" * (64 << 10)}]),
         ("parameters.x.default", ["t" * 256], ["t" * 257, "a\n"]),
     ],
 )

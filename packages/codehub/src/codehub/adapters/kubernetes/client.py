@@ -9,11 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import ssl
-import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -21,7 +18,8 @@ import httpx
 from codehub.adapters.kubernetes.credentials import Credentials
 from codehub.adapters.kubernetes.errors import Forbidden, Refusal, to_error
 from codehub.adapters.kubernetes.kubeconfig import ClusterAccess
-from codehub.domain.errors import BackendDown, Conflict, Invalid
+from codehub.adapters.kubernetes.tls import tls_context
+from codehub.domain.errors import BackendDown, Conflict
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -35,9 +33,12 @@ _LONGEST_LINE: Final = 8 << 20
 _KEEPALIVE_S: Final = 30.0
 # Streams are not counted: watches and followed logs stay open, and requests must not wait for their end.
 _REQUESTS_AT_ONCE: Final = 64
+# httpx limits the pauses in an answer. An answer that trickles in is limited by this.
+_LONGEST_ANSWER_S: Final = 120.0
 _TRIES: Final = 4
 _LONGEST_PAUSE_S: Final = 10.0
 PAGE: Final = 500
+_MOST_PAGES: Final = 1000
 
 Json = dict[str, Any]
 
@@ -85,13 +86,14 @@ class ApiClient:
         """Return all items of all pages, and the resourceVersion to watch from."""
         query = {"limit": str(self.page), **(params or {})}
         items: list[Json] = []
-        while True:
+        for _ in range(_MOST_PAGES):
             page = await self.list_page(path, query)
             items.extend(page.get("items") or [])
             meta = page.get("metadata") or {}
             if not meta.get("continue"):
                 return items, str(meta.get("resourceVersion") or "")
             query = {**query, "continue": str(meta["continue"])}
+        raise BackendDown("the Kubernetes API server's list does not end; is a proxy in between?")
 
     async def check_namespace(self) -> None:
         """Raise BackendDown if the namespace does not exist.
@@ -180,7 +182,11 @@ class ApiClient:
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         refreshed = False
         for tried in range(1, _TRIES + 1):
-            async with self._requests, self._open(method, path, params, content, content_type) as response:
+            async with (
+                self._requests,
+                _within(_LONGEST_ANSWER_S),
+                self._open(method, path, params, content, content_type) as response,
+            ):
                 if response.status_code < 400:
                     return _object(await _bounded(response, _LARGEST_ANSWER))
                 refusal = Refusal.parse(response.status_code, await _bounded(response, _LARGEST_ERROR, cut=True))
@@ -239,7 +245,12 @@ class ApiClient:
                 timeout=timeout,
                 extensions={"sni_hostname": self.access.server_name} if self.access.server_name else None,
             )
-            response = await http.send(request, stream=True)
+            try:
+                response = await http.send(request, stream=True)
+            except httpx.ConnectError as error:
+                # The cluster's authority may have been replaced, and its file with it.
+                self._is_refused |= "CERTIFICATE_VERIFY_FAILED" in str(error)
+                raise
             try:
                 yield response
             finally:
@@ -253,9 +264,9 @@ class ApiClient:
     async def _client(self) -> httpx.AsyncClient:
         async with self._opening:
             certificate = await self._credentials.certificate()
-            pem = self.access.client_certificate
+            files = (self.access.client_certificate, self.access.authority)
             is_old = certificate != self._certificate or (
-                self._is_refused and pem is not None and pem.path is not None
+                self._is_refused and any(pem is not None and pem.path is not None for pem in files)
             )
             self._is_refused = False
             if self._http is None or is_old:
@@ -282,49 +293,6 @@ class _Refused(Exception):
         self.refusal = refusal
 
 
-def tls_context(access: ClusterAccess, given: tuple[bytes, bytes] | None = None) -> ssl.SSLContext:
-    """Return the TLS context for this cluster. `given` is a certificate from an exec plugin."""
-    context = ssl.create_default_context()
-    try:
-        if access.authority is not None:
-            context = ssl.create_default_context(cadata=access.authority.read().decode("ascii"))
-        if access.insecure_skip_tls_verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        pair = given
-        if pair is None and access.client_certificate is not None and access.client_key is not None:
-            pair = access.client_certificate.read(), access.client_key.read()
-        if pair is not None:
-            with _private_file(pair[0] + b"\n" + pair[1]) as file:
-                context.load_cert_chain(file)
-    except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
-        raise Invalid(
-            f"the certificates of {access.described_as or access.server} cannot be used: {error}"
-        ) from error
-    return context
-
-
-@contextlib.contextmanager
-def _private_file(content: bytes) -> Iterator[str]:
-    """Yield the path of a private file with this content, because OpenSSL reads keys only from files.
-
-    Uses an in-memory file if the system supports it, so that no key reaches a disk.
-    """
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("codehub-client-certificate", os.MFD_CLOEXEC)
-        try:
-            os.write(fd, content)
-            yield f"/proc/self/fd/{fd}"
-        finally:
-            os.close(fd)
-        return
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "client.pem"
-        path.touch(0o600)
-        path.write_bytes(content)
-        yield str(path)
-
-
 async def lines(pieces: AsyncIterator[bytes], longest: int = _LONGEST_LINE) -> AsyncIterator[bytes]:
     """Split a stream into lines of at most `longest` bytes, so that a peer that never ends a line cannot exhaust memory."""
     rest = bytearray()
@@ -337,6 +305,15 @@ async def lines(pieces: AsyncIterator[bytes], longest: int = _LONGEST_LINE) -> A
                 yield line
         if len(rest) > longest:
             raise BackendDown("the Kubernetes API server sent an event that is too long")
+
+
+@contextlib.asynccontextmanager
+async def _within(limit_s: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(limit_s):
+            yield
+    except TimeoutError as error:
+        raise BackendDown(f"the Kubernetes API server did not finish its answer in {limit_s:g} s") from error
 
 
 async def _bounded(response: httpx.Response, most: int, *, cut: bool = False) -> bytes:

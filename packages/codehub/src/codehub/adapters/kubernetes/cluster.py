@@ -26,6 +26,7 @@ from codehub.adapters.kubernetes.objects import (
 )
 from codehub.adapters.kubernetes.watch import Informer
 from codehub.domain.errors import BackendDown, CodeHubError
+from codehub.ports.fence import Fence
 
 
 class Cluster:
@@ -80,6 +81,12 @@ class Cluster:
         except (Forbidden, BackendDown):
             return False
         return node is None or node.out_of_service
+
+    async def release(self, pod: Pod, fence: Fence) -> None:
+        """Remove a pod without its kubelet's confirmation if its node is certainly off, and only then."""
+        if await self.is_released(pod):
+            fence()
+            await self.client.delete(f"{self.pods_path}/{pod.meta.name}", pod.meta.uid, grace_s=0)
 
     async def last_warning(self, *uids: str) -> str:
         """Return the newest Warning event about these objects. Empty if there is none or if events may not be read."""

@@ -137,8 +137,13 @@ class PvcHomes(StoredHomes):
         try:
             async with transfer.archive() as pieces:
 
+                async def confirmed() -> Meta:
+                    meta = await transfer.result()
+                    await self._jobs.confirm(transfer, meta)
+                    return meta
+
                 def declared() -> Meta:
-                    return asyncio.run_coroutine_threadsafe(transfer.result(), loop).result()
+                    return asyncio.run_coroutine_threadsafe(confirmed(), loop).result()
 
                 receipt = await self._workers.run(
                     lambda cancelled: upload_compressed(
@@ -154,7 +159,6 @@ class PvcHomes(StoredHomes):
             if isinstance(reported, NeedsWriting):
                 await transfer.finish()
             raise reported from error
-        await transfer.finish()
         return receipt
 
     async def restore(
@@ -176,7 +180,7 @@ class PvcHomes(StoredHomes):
             transfer = await self._jobs.open(home, claim, f"restore-{incarnation}", "restore", report, fence)
             await self._send(transfer, archive_key, meta, report)
             self._at("restore:unpacked")
-            await transfer.finish()
+            await self._jobs.confirm(transfer, meta)
             await self._mark(claim, fence, "restore")
         except BaseException:
             # The first error is the one that is reported. The next attempt cleans up.

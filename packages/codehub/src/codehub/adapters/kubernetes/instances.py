@@ -215,14 +215,8 @@ class KubernetesInstances:
                     await self._cluster.pods.forget(pod.meta.uid)
         released = [pod for pod in pods if pod.meta.deleting or is_node_lost(pod)]
         for pod in released:
-            await self._release(pod, fence)
+            await self._cluster.release(pod, fence)
         await self._wait_gone(pods, ended_is_enough=ended_is_enough)
-
-    async def _release(self, pod: Pod, fence: Fence) -> None:
-        """Remove a pod without its kubelet's confirmation if its node is certainly off, and only then."""
-        if await self._cluster.is_released(pod):
-            fence()
-            await self._cluster.client.delete(f"{self._cluster.pods_path}/{pod.meta.name}", pod.meta.uid, grace_s=0)
 
     async def _wait_gone(self, pods: Sequence[Pod], *, ended_is_enough: bool) -> None:
         table = self._cluster.pods

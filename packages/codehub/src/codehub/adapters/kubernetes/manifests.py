@@ -61,6 +61,9 @@ class PodOptions:
     extra_resources: Mapping[str, str] = field(default_factory=dict)  # nvidia.com/gpu = 1
     # Pull only if the node lacks the image: what a tag means is fixed when a workspace is created.
     image_pull_policy: str = "IfNotPresent"
+    # Of a template, for the Pods of its workspaces and of their transfers. They never replace CodeHub's own.
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return repr(
@@ -111,8 +114,8 @@ def instance_pod(what: InstancePod, options: PodOptions) -> Json:
         "kind": "Pod",
         "metadata": {
             "name": what.name,
-            "labels": labels(what.installation, what.workspace_id, ROLE_INSTANCE),
-            "annotations": annotations,
+            "labels": {**options.labels, **labels(what.installation, what.workspace_id, ROLE_INSTANCE)},
+            "annotations": {**options.annotations, **annotations},
             # If a deposed leader creates a pod too late, its home is gone and the garbage collector removes the pod.
             "ownerReferences": [owner("v1", "PersistentVolumeClaim", what.claim, what.claim_uid)],
         },
@@ -183,7 +186,10 @@ def transfer_job(what: TransferJob, options: PodOptions) -> Json:
         "spec": {
             "backoffLimit": 0,
             "template": {
-                "metadata": {"labels": metadata_labels, "annotations": annotations},
+                "metadata": {
+                    "labels": {**options.labels, **metadata_labels},
+                    "annotations": {**options.annotations, **annotations},
+                },
                 "spec": {
                     **_pod_spec(options, read_only=what.read_only, claim=what.claim),
                     "terminationGracePeriodSeconds": 5,

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from codehub.adapters.kubernetes.client import ApiClient
@@ -17,7 +18,7 @@ from codehub.adapters.kubernetes.diagnosis import Failed, Started, Starting, out
 from codehub.adapters.kubernetes.homes import ClaimOptions
 from codehub.adapters.kubernetes.manifests import UID, PodOptions, claim_spec, labels, owner, placement
 from codehub.adapters.kubernetes.objects import ROLE_INSTANCE, Pod, decode_meta, decode_pod
-from codehub.domain.errors import CodeHubError, NotFound
+from codehub.domain.errors import CodeHubError, ImagePullFailed, NotFound
 
 # (API group, resource, subresource, verbs)
 PERMISSIONS: Final = (
@@ -29,9 +30,14 @@ PERMISSIONS: Final = (
 )
 _OLDEST: Final = (1, 20)
 _PROBE_TIMEOUT_S: Final = 120.0
+_MOST_REFUSALS: Final = 40  # polls
 _VOLUME: Final = "/volume"
 _FIX_CLASS: Final = (
     "set CODEHUB_K8S_STORAGE_CLASS to a class that `kubectl get storageclass` lists, or check its driver"
+)
+_FIX_IMAGE: Final = (
+    "build it by images/build.sh. Push it to a registry that the nodes pull from and name that in CODEHUB_IMAGE_REGISTRY, "
+    "or import it on each node: docker save IMAGE | ctr -n k8s.io images import -"
 )
 # Runs in a pod that is labelled like a workspace, which must not reach the API server's address and writes to its home.
 _PROBE: Final = (
@@ -69,9 +75,13 @@ class Check:
 
 
 async def check_cluster(
-    client: ApiClient, image: str, claims: ClaimOptions, options: PodOptions | None = None
+    client: ApiClient,
+    image: str,
+    claims: ClaimOptions,
+    options: PodOptions | None = None,
+    workspace_images: Sequence[str] = (),
 ) -> list[Check]:
-    """Run all checks, but stop if the server does not answer."""
+    """Run all checks, but stop if the server does not answer. Of `workspace_images`, the first is the default profile's."""
     try:
         version = await client.version()
     except CodeHubError as error:
@@ -86,7 +96,12 @@ async def check_cluster(
     classes = await _storage_class(client, claims.storage_class)
     found += classes
     if not missing and not any(one.fix for one in classes):
-        found += await _probe(client, image, claims, options or PodOptions())
+        options = options or PodOptions()
+        tried = [_probe(client, image, claims, options), *(_pull(client, one, options) for one in workspace_images)]
+        first, *others = await asyncio.gather(*tried)
+        found += first
+        for number, checks in enumerate(others):
+            found += [replace(one, is_fatal=number == 0) for one in checks]
     return found
 
 
@@ -176,6 +191,38 @@ async def _probe(client: ApiClient, image: str, claims: ClaimOptions, options: P
     finally:
         with contextlib.suppress(CodeHubError):
             await asyncio.shield(client.delete(f"{core}/pods/{name}", made.meta.uid))
+
+
+async def _pull(client: ApiClient, image: str, options: PodOptions) -> list[Check]:
+    """Run a short-lived pod with a workspace's image, where workspaces run. What it does there does not matter."""
+    path = f"/api/v1/namespaces/{client.namespace}/pods"
+    body = probe_pod(image, options)
+    body["spec"]["containers"][0]["command"] = ["true"]
+    name = str(body["metadata"]["name"])
+    says, refusals = "no answer", 0
+    try:
+        made = decode_pod(await client.create(path, body))
+    except CodeHubError as error:
+        return [Check("workspace image", f"{image}: {error}", _FIX_IMAGE)]
+    try:
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
+            while refusals < _MOST_REFUSALS and (raw := await client.get(f"{path}/{name}")) is not None:
+                match outlook(decode_pod(raw)):
+                    case Failed(ImagePullFailed() as refused):
+                        return [Check("workspace image", str(refused), _FIX_IMAGE)]
+                    case Failed(cause) if "ImagePull" in str(cause):  # the registry may answer in a moment
+                        says, refusals = str(cause), refusals + 1
+                    case Starting(says):
+                        pass
+                    case _:
+                        return [Check("workspace image", f"{image} can be pulled")]
+                await asyncio.sleep(0.5)
+    except (CodeHubError, TimeoutError) as error:
+        says = str(error) or says
+    finally:
+        with contextlib.suppress(CodeHubError):
+            await asyncio.shield(client.delete(f"{path}/{name}", made.meta.uid))
+    return [Check("workspace image", f"{image} could not be tried: {says}", _FIX_IMAGE)]
 
 
 def probe_claim(name: str, pod: Pod, claims: ClaimOptions) -> dict[str, Any]:

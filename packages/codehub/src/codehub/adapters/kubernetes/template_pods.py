@@ -20,6 +20,8 @@ def with_template(options: PodOptions, size: Size, chosen: KubernetesOptions) ->
         image_pull_secrets=tuple(dict.fromkeys((*options.image_pull_secrets, *chosen.image_pull_secrets))),
         tolerations=(*options.tolerations, *(_toleration(one) for one in chosen.tolerations)),
         affinity=json.loads(chosen.affinity) if chosen.affinity else options.affinity,
+        labels=chosen.labels,
+        annotations=chosen.annotations,
         extra_resources={**options.extra_resources, **{name: str(count) for name, count in chosen.gpus.items()}},
     )
 

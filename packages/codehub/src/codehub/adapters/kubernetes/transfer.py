@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ import httpx
 
 from codehub.adapters.kubernetes import transfer_server
 from codehub.adapters.kubernetes.cluster import Cluster
-from codehub.adapters.kubernetes.diagnosis import Failed, Started, Starting, outlook
+from codehub.adapters.kubernetes.diagnosis import Failed, Started, Starting, is_node_lost, node_lost_message, outlook
 from codehub.adapters.kubernetes.errors import AlreadyExists
 from codehub.adapters.kubernetes.manifests import (
     OPERATION,
@@ -60,6 +61,7 @@ class Transfer:
     base_url: str
     secret: str
     pod: str
+    uid: str = ""  # of the pod
 
     @contextlib.asynccontextmanager
     async def _client(self) -> AsyncIterator[httpx.AsyncClient]:
@@ -97,10 +99,20 @@ class Transfer:
             await _check(response)
 
     async def finish(self) -> None:
-        """Finish the Job. Best effort: the Job is removed anyway."""
+        """Ask the pod to write its termination message and to end. Best effort: the Job is removed anyway."""
         with contextlib.suppress(CodeHubError):
             async with self._client() as client:
                 await client.post("/finish")
+
+
+def _attested(pod: Pod | None) -> tuple[object, object]:
+    """Return the digest and the size that a pod left in its termination message."""
+    ended = pod.main.terminated if pod is not None and pod.main is not None else None
+    try:
+        found = json.loads(ended.message) if ended is not None and ended.exit_code == 0 else {}
+    except ValueError:
+        found = {}
+    return (found.get("sha256"), found.get("bytes")) if isinstance(found, dict) else (None, None)
 
 
 async def _check(response: httpx.Response) -> None:
@@ -157,7 +169,7 @@ class TransferJobs:
         options = for_transfers(self._options, home.kubernetes)
         found = await self._find(wanted.name)
         if found is not None and not _fits(*found, wanted, options):
-            await self._remove(found[0], fence)
+            await self._remove(claim.meta.workspace_id, [found[0]], fence)
             found = None
         if found is None:
             fence()
@@ -166,7 +178,26 @@ class TransferJobs:
         secret = str(raw["metadata"]["annotations"][TRANSFER_SECRET])
         pod = await self._wait_pod(job, claim, wanted.operation, report)
         host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
-        return Transfer(f"http://{host}:{TRANSFER_PORT}", secret, pod.meta.name)
+        return Transfer(f"http://{host}:{TRANSFER_PORT}", secret, pod.meta.name, pod.meta.uid)
+
+    async def confirm(self, transfer: Transfer, meta: Meta) -> None:
+        """End the Job's pod. Raise unless the cluster reports that this very pod moved exactly these bytes.
+
+        Who answers at its address proves nothing: the pod may be gone, and its address another workspace's.
+        """
+        await transfer.finish()
+        pods = self._cluster.pods
+
+        def ended() -> bool:
+            found = pods.get(transfer.uid)
+            return found is None or found.is_over
+
+        if not await pods.wait_until(ended, _GONE_TIMEOUT_S):
+            raise Transient(f"the pod {transfer.pod} of the transfer does not end")
+        if _attested(pods.get(transfer.uid)) != (meta.sha256, meta.size):
+            raise Transient(
+                f"the pod {transfer.pod} does not confirm what was transferred: it ended before, or never did it"
+            )
 
     async def _create(self, wanted: TransferJob, options: PodOptions) -> tuple[Job, dict[str, Any]]:
         try:
@@ -247,39 +278,50 @@ class TransferJobs:
             raise Transient(f"the Job {job.meta.name} failed: {found[0].failure or 'its pod was deleted'}")
 
     async def remove_all(self, workspace_id: str, fence: Fence) -> None:
-        """Remove every Job of this workspace, with its pod."""
+        """Remove every Job of this workspace, and end every pod of one, also of those that are gone already."""
         selector = f"{INSTALLATION}={self._cluster.installation_id},{WORKSPACE}={workspace_id},{ROLE}={ROLE_TRANSFER}"
         items, _ = await self._cluster.client.list_all(self._cluster.jobs_path, {"labelSelector": selector})
-        for item in items:
-            await self._remove(decode_job(item), fence)
+        await self._remove(workspace_id, [decode_job(item) for item in items], fence)
 
-    async def _remove(self, job: Job, fence: Fence) -> None:
-        fence()
-        path = f"{self._cluster.jobs_path}/{job.meta.name}"
-        await self._cluster.client.delete(path, job.meta.uid)
+    async def _remove(self, workspace_id: str, jobs: Sequence[Job], fence: Fence) -> None:
+        for job in jobs:
+            fence()
+            await self._cluster.client.delete(f"{self._cluster.jobs_path}/{job.meta.name}", job.meta.uid)
+        await self._end_pods(workspace_id, fence)
+        for job in jobs:
+            if (await self._cluster.client.get(f"{self._cluster.jobs_path}/{job.meta.name}")) is not None:
+                raise Transient(f"the Job {job.meta.name} is still being removed")
+
+    async def _end_pods(self, workspace_id: str, fence: Fence) -> None:
         pods = self._cluster.pods
         await pods.objects()
 
         def left() -> list[Pod]:
-            found = pods.known_of(job.meta.workspace_id)
-            return [pod for pod in found if _job_of(pod) == job.meta.uid and not pod.has_ended]
+            return [
+                pod
+                for pod in pods.known_of(workspace_id)
+                if pod.meta.labels.get(ROLE) == ROLE_TRANSFER and _job_of(pod) and not pod.has_ended
+            ]
 
         for pod in left():
             # The garbage collector would also do it, but half a minute later on a busy cluster.
             fence()
             await self._cluster.client.delete(f"{self._cluster.pods_path}/{pod.meta.name}", pod.meta.uid)
+            if pod.meta.deleting or is_node_lost(pod):
+                await self._cluster.release(pod, fence)
         if not await pods.wait_until(lambda: not left(), _GONE_TIMEOUT_S):
-            raise Transient(f"the pod of the Job {job.meta.name} has not ended")
-        if (await self._cluster.client.get(path)) is not None:
-            raise Transient(f"the Job {job.meta.name} is still being removed")
+            lost = [pod for pod in left() if is_node_lost(pod)]
+            raise Transient(node_lost_message(lost[0]) if lost else f"the pod {left()[0].meta.name} has not ended")
 
 
 def _fits(job: Job, raw: dict[str, Any], wanted: TransferJob, options: PodOptions) -> bool:
     """Return whether an existing Job can still serve this operation."""
     owners = {owner.get("uid") for owner in raw["metadata"].get("ownerReferences") or ()}
     spec = raw["spec"]["template"]["spec"]
-    command = spec["containers"][0].get("command") or []
-    mounted = bool(spec["volumes"][0]["persistentVolumeClaim"].get("readOnly"))
+    # By name: admission rules may put containers and volumes of their own before ours.
+    container, volume = _called("transfer", spec.get("containers")), _called("home", spec.get("volumes"))
+    command = container.get("command") or []
+    mounted = bool((volume.get("persistentVolumeClaim") or {}).get("readOnly"))
     return (
         not (job.failed or job.succeeded or job.failure or job.meta.deleting)
         and wanted.claim_uid in owners
@@ -288,6 +330,10 @@ def _fits(job: Job, raw: dict[str, Any], wanted: TransferJob, options: PodOption
         # A Job that waits for nodes of a template that was corrected since would wait for ever.
         and job.meta.annotations.get(PLACEMENT) == placement_digest(options)
     )
+
+
+def _called(name: str, items: list[dict[str, Any]] | None) -> dict[str, Any]:
+    return next((one for one in items or () if one.get("name") == name), {})
 
 
 def _job_of(pod: Pod) -> str:

@@ -24,8 +24,9 @@ from codehub.domain.errors import BackendDown, CodeHubError
 _log = structlog.get_logger()
 
 # The server ends a watch after this long. It is resumed at once, without a list.
-_WATCH_S: Final = 290
-# Bookmarks arrive about once a minute: a connection that is silent for this long is dead.
+_WATCH_S: Final = 80
+# A connection that is silent for longer is dead. Bookmarks are no sign of life: 1.20 sends them only before a watch ends,
+# and no release sends them for a kind of which nothing has changed since the server started.
 _SILENCE_S: Final = 100.0
 # A watch that lasted this long worked, even if nothing changed meanwhile: proxies cut quiet connections.
 _STEADY_S: Final = 5.0
@@ -68,7 +69,7 @@ class Informer(Generic[T]):
         self._version = ""
         self._failures = 0  # since a connection last worked
         self._expirations = 0  # likewise
-        self._silences = 0  # watches in a row that lasted and sent nothing, not even a bookmark
+        self._silences = 0  # watches in a row that sent nothing until they ended, not even a bookmark
         self.lists = 0  # number of full lists; steady state adds none
         self.events = 0
 
@@ -235,11 +236,21 @@ class Informer(Generic[T]):
                 lasted = asyncio.get_running_loop().time() - connected
                 if lasted >= _STEADY_S:
                     self._failures = self._expirations = 0
-                if is_silent and lasted >= _SILENCE_S:
+                if is_silent and lasted >= _WATCH_S:
                     self._silences += 1
-                if self._silences > 1:
-                    # A server whose etcd was restored from a backup waits for our version, which lies in its future.
-                    self._version, self._silences = "", 0
+        if self._silences > 1:
+            await self._check_version()
+
+    async def _check_version(self) -> None:
+        """Start over with a list if our version lies in the server's future: it waits for it and says nothing meanwhile.
+
+        That is so after its etcd was restored from a backup. Otherwise there was nothing to say, and no list is needed.
+        """
+        page = await self._client.list_page(self._path, {"labelSelector": self._selector, "limit": "1"})
+        current = str((page.get("metadata") or {}).get("resourceVersion") or "")
+        if current.isdigit() and self._version.isdigit() and int(current) < int(self._version):
+            self._version = ""
+        self._silences = 0
 
     async def _event(self, event: Mapping[str, Any]) -> None:
         kind, item = event.get("type"), event.get("object") or {}
