@@ -236,6 +236,20 @@ BOUNDARIES: Final = (
         _AUDIT,
     ),
     Mutant(
+        "10: guesses fill the owner's queue of password checks",
+        "services/passwords.py",
+        "queue = self._familiar if familiar else self._strangers",
+        "queue = self._strangers",
+        _AUDIT,
+    ),
+    Mutant(
+        "14: endless interim responses of a workspace's helper",
+        "adapters/workspaced_client.py",
+        "if left is not None and left <= 0:",
+        "if False:",
+        (f"{_TESTS}/integration/test_hostile_helper.py",),
+    ),
+    Mutant(
         "14: no limit for the API's heads",
         "api/server.py",
         "self._awaiting_head = self.loop.call_later(_HEAD_TIMEOUT_S, self.transport.abort)",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import uuid_utils
 
@@ -74,9 +75,14 @@ def backend_options(settings: Settings, installation: str) -> BackendOptions:
             allowed_networks=settings.instance_networks,
             user_namespaces=settings.instance_user_namespaces,
             isolation=settings.isolation,
-            isolated_before=settings.data_dir / "isolated",
+            isolated_before=isolated_before(settings),
         ),
     )
+
+
+def isolated_before(settings: Settings) -> Path:
+    """Return the file that exists once a workspace ran isolated here."""
+    return settings.data_dir / "isolated"
 
 
 def kubernetes_options(settings: Settings) -> KubernetesOptions:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +60,38 @@ async def test_nothing_starts_without_it_where_it_is_required(tmp_path: Path) ->
     with pytest.raises(Terminal, match="required"):
         await broken(tmp_path, "required").start(spec, ignore_progress, no_fence)
     assert await broken(tmp_path, "required").list_all() == {}
+
+
+@pytest.mark.parametrize(
+    ("isolation", "before", "health", "said"),
+    [
+        ("auto", True, "problem", "no workspace is started: .*isolated here before"),
+        ("required", False, "problem", "no workspace is started: .*CODEHUB_ISOLATION=required"),
+        ("auto", False, "warning", "a second user is refused"),
+        ("best-effort", True, "warning", "see each other's files"),
+    ],
+)
+def test_doctor_says_whether_workspaces_start_without_it(
+    tmp_path: Path, isolation: str, before: bool, health: str, said: str
+) -> None:
+    if before:
+        (tmp_path / "isolated").touch()
+    program = Path(shutil.which("bwrap") or "").resolve()
+    doctor = f"{sys.executable} -m codehub.cli.main doctor --json --no-boundaries"
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f"mount --bind /dev/null {program} && exec {doctor}"],
+        env={
+            "PATH": os.environ["PATH"],
+            "CODEHUB_DATA_DIR": str(tmp_path),
+            "CODEHUB_RUNTIME": "process",
+            "CODEHUB_ISOLATION": isolation,
+            **({"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}),
+        },
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    findings = [one for one in json.loads(done.stdout) if one["part"] == "isolation"]
+    assert re.search(said, findings[0]["message"]), findings
+    assert findings[0]["health"] == health

@@ -7,9 +7,24 @@ from pathlib import Path
 import pytest
 
 from sari.index.git import open_repository
+from sari.protocol.catalog import TOOLS
 from sari.tools.workspace import Workspace, open_workspace
 from testing.sari.calls import UncancelledCall, call_tool
 from testing.sari.trees import git
+
+CODE = """class Base:
+    def work(self):
+        return helper()
+
+
+class Derived(Base):
+    def work(self):
+        return helper()
+
+
+def helper():
+    return 1
+"""
 
 
 @pytest.fixture
@@ -22,7 +37,8 @@ def hostile(tmp_path: Path) -> Path:
     for repository in (inner, root):
         git(repository, "init", "-q", "-b", "main")
         (repository / "a.txt").write_text("one\n")
-        (repository / ".gitattributes").write_text("*.txt filter=evil diff=evil\n")
+        (repository / "code.py").write_text(CODE)
+        (repository / ".gitattributes").write_text("*.txt filter=evil diff=evil\n*.py filter=evil diff=evil\n")
         git(repository, "add", "-A")
         git(repository, "commit", "-qm", "first")
     git(root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "sub")
@@ -34,16 +50,21 @@ def hostile(tmp_path: Path) -> Path:
     hooks.mkdir()
     for hook in ("post-index-change", "reference-transaction", "fsmonitor-watchman", "post-checkout"):
         (hooks / hook).symlink_to(program)
+    settings = (
+        f"[core]\n\tfsmonitor = {program}\n\thooksPath = {hooks}\n\tsshCommand = {program}\n\tpager = {program}\n"
+        f"\teditor = {program}\n\taskPass = {program}\n\tgitProxy = {program}\n\talternateRefsCommand = {program}\n"
+        f'[filter "evil"]\n\tclean = {program}\n\tsmudge = {program}\n\tprocess = {program}\n\trequired = true\n'
+        f'[diff]\n\texternal = {program}\n[diff "evil"]\n\ttextconv = {program}\n\tcommand = {program}\n'
+        f'[log]\n\tshowSignature = true\n[gpg]\n\tprogram = {program}\n[gpg "ssh"]\n\tprogram = {program}\n'
+        f"[alias]\n\tstatus = !{program}\n\tlog = !{program}\n[pager]\n\tstatus = {program}\n\tlog = {program}\n"
+        f"[credential]\n\thelper = !{program}\n[protocol]\n\tallow = always\n[uploadpack]\n\tpackObjectsHook = {program}\n"
+        f'[remote "origin"]\n\turl = ext::{program}\n\tuploadpack = {program}\n\tpromisor = true\n'
+        f'[merge "evil"]\n\tdriver = {program}\n[extensions]\n\tpartialClone = origin\n'
+    )
+    (tmp_path / "included").write_text(settings)
     for config in (root / ".git/config", root / ".git/modules/sub/config"):
         with open(config, "a") as file:
-            file.write(
-                f"[core]\n\tfsmonitor = {program}\n\thooksPath = {hooks}\n\tsshCommand = {program}\n\tpager = {program}\n"
-                f'[filter "evil"]\n\tclean = {program}\n\tsmudge = {program}\n\tprocess = {program}\n'
-                f'[diff]\n\texternal = {program}\n[diff "evil"]\n\ttextconv = {program}\n\tcommand = {program}\n'
-                f"[log]\n\tshowSignature = true\n[gpg]\n\tprogram = {program}\n[alias]\n\tstatus = !{program}\n"
-                f"[protocol]\n\tallow = always\n[include]\n\tpath = {tmp_path}/included\n"
-                f'[remote "origin"]\n\turl = ext::{program}\n\tpromisor = true\n[extensions]\n\tpartialClone = origin\n'
-            )
+            file.write(f"{settings}[include]\n\tpath = {tmp_path}/included\n")
     # Content that differs although the times do not: only a filter could tell.
     (root / "a.txt").write_text("two\n")
     (root / "sub/a.txt").write_text("two\n")
@@ -73,8 +94,11 @@ def test_no_tool_runs_what_a_repository_names(workspace: Workspace, hostile: Pat
     calls: tuple[tuple[str, dict[str, object]], ...] = (
         ("search", {"query": "two"}),
         ("find_files", {"query": "a"}),
-        ("symbols", {"query": "a"}),
-        ("references", {"name": "two"}),
+        ("symbols", {"query": "helper"}),
+        ("outline", {"path": "code.py"}),
+        ("references", {"name": "helper"}),
+        ("callers", {"name": "helper"}),
+        ("implementations", {"name": "Base"}),
         ("read", {"path": "a.txt"}),
         ("history", {}),
         ("history", {"query": "submodule"}),
@@ -85,9 +109,15 @@ def test_no_tool_runs_what_a_repository_names(workspace: Workspace, hostile: Pat
         ("status", {}),
         ("rescan", {}),
         ("doctor", {}),
+        ("rename_symbol", {"name": "helper", "new_name": "renamed", "path": "code.py"}),
+        ("replace_symbol", {"path": "code.py", "symbol": "renamed", "text": "def renamed():\n    return 2\n"}),
     )
+    assert {spec.name for spec in TOOLS} <= {"recent", *(tool for tool, _ in calls)}
     for tool, arguments in calls:
-        call_tool(workspace, tool, **arguments)
+        answer = call_tool(workspace, tool, **arguments)
+        if "preview" in answer:  # and it is written
+            assert call_tool(workspace, tool, **arguments, apply=answer["preview"])["applied"]
+    assert "return 2" in (hostile / "code.py").read_text()
     assert not (tmp_path / "mark").exists(), (tmp_path / "mark").read_text()
 
 

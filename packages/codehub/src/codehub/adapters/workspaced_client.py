@@ -10,8 +10,9 @@ import contextlib
 import json
 import socket
 import ssl
+import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpcore
@@ -23,6 +24,11 @@ from codehub.ports.instances import Upstream
 _CONNECT_TIMEOUT_S = 5.0
 # Parsing blocks everybody's requests: 32 MB of empty lists take seconds. A thousand ports are 100 KB.
 _LONGEST_JSON = 256 << 10
+# Reading a chunk of one byte costs as much as one of 64 KB, and all users wait meanwhile. So do interim responses (1xx).
+_LONGEST_HEAD = 16 << 10
+_SMALL_PART = 512
+_SMALL_PARTS_PER_S = 2_000
+_BURST_S = 0.05
 STREAM = "codehub-stream"
 
 
@@ -77,7 +83,7 @@ class WorkspacedClient:
         `target` is the percent-encoded path and query. Raises UpstreamUnavailable if there is no answer.
         """
         async with self._sent(upstream, method, target, headers or {}, body) as response:
-            yield Answer(response.status, _headers(response), _parts(response))
+            yield Answer(response.status, _headers(response), _parts(response, _budget_of(upstream)))
 
     @contextlib.asynccontextmanager
     async def stream(self, upstream: Upstream, target: str) -> AsyncIterator[ByteStream | Answer]:
@@ -87,7 +93,7 @@ class WorkspacedClient:
             if response.status == 101:
                 yield ByteStream(response.extensions["network_stream"])
             else:
-                yield Answer(response.status, _headers(response), _parts(response))
+                yield Answer(response.status, _headers(response), _parts(response, _budget_of(upstream)))
 
     async def listens(self, upstream: Upstream) -> bool:
         try:
@@ -114,10 +120,11 @@ class WorkspacedClient:
             named.append((b"Content-Length", str(len(body)).encode()))
         elif body is not None and not any(name.lower() == b"content-length" for name, _ in named):
             named.append((b"Transfer-Encoding", b"chunked"))
-        request = httpcore.Request(method, url, headers=named, content=body)
+        request, backend = httpcore.Request(method, url, headers=named, content=body), _Backend(upstream)
         try:
-            async with httpcore.AsyncConnectionPool(network_backend=_Backend(upstream)) as pool:
+            async with httpcore.AsyncConnectionPool(network_backend=backend) as pool:
                 response = await pool.handle_async_request(request)
+                backend.reader.head_left = None
                 try:
                     yield response
                 finally:
@@ -152,9 +159,31 @@ def _headers(response: httpcore.Response) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
 
 
-async def _parts(response: httpcore.Response) -> AsyncIterator[bytes]:
+class _Budget:
+    """How many small parts all connections to one workspace may read."""
+
+    def __init__(self) -> None:
+        self._free_at = 0.0
+
+    async def charge(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._free_at = max(self._free_at, now) + 1 / _SMALL_PARTS_PER_S
+        if self._free_at > now + _BURST_S:
+            await asyncio.sleep(self._free_at - now)
+
+
+_budgets: weakref.WeakValueDictionary[str, _Budget] = weakref.WeakValueDictionary()
+
+
+def _budget_of(upstream: Upstream) -> _Budget:
+    return _budgets.setdefault(upstream.identity, _Budget())
+
+
+async def _parts(response: httpcore.Response, budget: _Budget) -> AsyncIterator[bytes]:
     try:
         async for part in response.aiter_stream():
+            if len(part) < _SMALL_PART:
+                await budget.charge()
             yield part
     except (httpcore.NetworkError, httpcore.ProtocolError) as error:
         raise UpstreamUnavailable("the workspace's answer ended in the middle") from error
@@ -165,6 +194,7 @@ class _Backend(httpcore.AsyncNetworkBackend):
     """A network backend that connects to its one upstream, regardless of the requested host."""
 
     upstream: Upstream
+    reader: _Reader = field(default_factory=lambda: _Reader())
 
     async def connect_tcp(
         self,
@@ -181,7 +211,7 @@ class _Backend(httpcore.AsyncNetworkBackend):
             raise httpcore.ConnectError(str(error)) from error
 
     async def _connected(self) -> _Stream:
-        upstream, loop, reader = self.upstream, asyncio.get_running_loop(), _Reader()
+        upstream, loop, reader = self.upstream, asyncio.get_running_loop(), self.reader
 
         def protocol() -> asyncio.StreamReaderProtocol:
             return asyncio.StreamReaderProtocol(reader)
@@ -200,6 +230,7 @@ class _Reader(asyncio.StreamReader):
     """Knows whether the answer is a refusal, which may come before the request was sent completely."""
 
     refused: bool | None = None  # not known yet
+    head_left: int | None = _LONGEST_HEAD  # None once the answer's head was read
 
     def feed_data(self, data: Any) -> None:
         if self.refused is None:
@@ -213,10 +244,16 @@ class _Stream(httpcore.AsyncNetworkStream):
     writer: asyncio.StreamWriter
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        left = self.reader.head_left
+        if left is not None and left <= 0:
+            raise httpcore.ReadError("the head of the answer is too long")
         try:
-            return await self.reader.read(max_bytes)
+            data = await self.reader.read(max_bytes if left is None else min(max_bytes, left))
         except OSError as error:
             raise httpcore.ReadError(str(error)) from error
+        if left is not None:
+            self.reader.head_left = left - len(data)
+        return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         if self.reader.refused:

@@ -37,7 +37,7 @@ from codehub.cli.effective_settings import EffectiveSettings
 from codehub.control.stores import stores_in_use
 from codehub.domain.errors import CodeHubError
 from codehub.settings import Settings
-from codehub.wiring import catalog_of, kubernetes_options
+from codehub.wiring import catalog_of, isolated_before, kubernetes_options
 
 _LOW_DISK_BYTES = 2 << 30
 _CLOCK_SKEW_S = 5.0
@@ -299,6 +299,10 @@ async def check_isolation(state: EffectiveSettings) -> list[Finding]:
     if not found.missing:
         return [Finding("isolation", Health.GOOD, "workspaces have their own files, network and limits")]
     fix = "install bubblewrap and slirp4netns (Debian: apt-get install bubblewrap slirp4netns), or use Docker"
+    if why := found.why_refused(state.settings.isolation, isolated_before(state.settings)):
+        message = f"no workspace is started: {'; '.join(found.missing)}; and {why}"
+        anyway = "CODEHUB_ISOLATION=best-effort starts workspaces all the same"
+        return [Finding("isolation", Health.BAD, message, f"{fix}; {anyway}")]
     alone = "" if found.separates_users else "; a second user is refused"
     return [Finding("isolation", Health.WARNING, why + alone, fix) for why in found.missing]
 

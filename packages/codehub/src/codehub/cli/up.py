@@ -36,7 +36,7 @@ from codehub.cli.stack.servers import embedded_servers
 from codehub.cli.stack.terminal_program import install_in_background
 from codehub.domain.errors import BackendDown
 from codehub.settings import NAMES, Settings, load_settings
-from codehub.wiring import backend_options, catalog_of, keep_installation_id, refuse_remote_engine
+from codehub.wiring import backend_options, catalog_of, isolated_before, keep_installation_id, refuse_remote_engine
 
 _READY_TIMEOUT_S = 120.0
 
@@ -226,8 +226,11 @@ def _banner(settings: Settings, fresh: bool) -> None:
             f"  workspaces       http://ID.localhost:{port}, which Chrome, Edge and Firefox resolve. If yours does not:"
         )
         click.echo("                   CODEHUB_WORKSPACE_HOST=none codehub up")
-    for why in find_isolation().missing if settings.runtime != "docker" else ():
+    found = find_isolation()
+    for why in found.missing if settings.runtime != "docker" else ():
         click.echo(f"  WARNING          {why}")
+    if settings.runtime != "docker" and (refused := found.why_refused(settings.isolation, isolated_before(settings))):
+        click.echo(f"  WARNING          no workspace is started, because {refused}: run `codehub doctor`")
     click.echo("Press Ctrl-C to stop CodeHub; workspaces keep running. `codehub down` stops them as well.\n")
     sys.stdout.flush()
 

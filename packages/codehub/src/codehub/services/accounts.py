@@ -54,7 +54,8 @@ class Accounts:
         async with self.lockout.attempt(username, address) as attempt:
             async with self.database.transaction() as tx:
                 known = await users.credentials(tx, username)
-            right = await self.passwords.verify(known.password_hash if known else None, password)
+            stored = known.password_hash if known else None
+            right = await self.passwords.verify(stored, password, familiar=attempt.familiar)
             if known is None or not right:
                 await self._note_failure(known, address, attempt, "wrong user name or password")
                 raise Unauthorized("wrong user name or password")
@@ -160,7 +161,8 @@ class Accounts:
         async with self.lockout.attempt(who.username, address) as attempt:
             async with self.database.transaction() as tx:
                 known = await users.credentials_by_id(tx, who.user_id)
-            if not await self.passwords.verify(known.password_hash if known else None, current):
+            stored = known.password_hash if known else None
+            if not await self.passwords.verify(stored, current, familiar=True):
                 await self._note_failure(known, address, attempt, "wrong current password")
                 raise Denied("the current password is wrong")
             await self.lockout.forgive(who.username, address)

@@ -5,7 +5,8 @@
   number of concurrent guesses, at most five are ever checked. Within one process, the attempts of one pair run one after
   another, so that several correct ones at once do not lock each other out.
 * One account from many addresses, or many accounts from one: attempts are slowed down, not rejected. An address from which
-  the user signed in recently is not slowed down by attacks on the account.
+  the user signed in recently is not slowed down by attacks on the account, and its passwords are checked in a queue that
+  guesses from elsewhere do not fill.
 """
 
 from __future__ import annotations
@@ -56,10 +57,14 @@ def pace_s(failures: int, free: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One password check. `locks` is how long the pair is locked out if it fails."""
+    """One password check. `locks` is how long the pair is locked out if it fails.
+
+    `familiar`: the user signed in from this address recently.
+    """
 
     locks: timedelta | None
     pace_s: float = 0.0
+    familiar: bool = False
 
 
 @dataclass(slots=True)
@@ -104,9 +109,9 @@ class Lockout:
         account_s = 0.0 if familiar else pace_s(by_account, FREE_FOR_ACCOUNT)
         address_s = pace_s(by_address, FREE_FOR_ADDRESS)
         if not account_s and not address_s:
-            return Attempt(lock), None
+            return Attempt(lock, familiar=familiar), None
         queue = (username, _ALL) if account_s >= address_s else (_ALL, network)
-        return Attempt(lock, max(account_s, address_s)), queue
+        return Attempt(lock, max(account_s, address_s), familiar), queue
 
     async def _add(self, tx: Transaction, key: tuple[str, str], now: datetime) -> int:
         seen = await users.lock_failures(tx, *key, now)

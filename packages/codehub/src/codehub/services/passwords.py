@@ -1,6 +1,7 @@
 """Passwords and secrets: argon2id for user-chosen passwords, sha256 for generated ones (256 random bits need no slow hash).
 
 Hashing costs tens of milliseconds and 64 MB each, so it runs in a thread with limited concurrency and a bounded queue.
+Users who sign in where they did before have a queue of their own: guesses from elsewhere, however many, do not fill it.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ SHORTEST, LONGEST = 8, 1_024
 
 _T = TypeVar("_T")
 
-# Concurrent hashes use 64 MB each. The queue holds a few seconds of work; more is an attack or overload.
-_AT_ONCE = 2
+# Concurrent hashes use 64 MB each. A queue holds a few seconds of work; more is an attack or overload.
+_STRANGERS_AT_ONCE = 2
+_FAMILIAR_AT_ONCE = 1
 _MAY_WAIT = 64
 
 
@@ -42,32 +44,12 @@ def hash_secret(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
-@dataclass(slots=True)
-class Passwords:
-    hasher: PasswordHasher = field(default_factory=PasswordHasher)
-    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
-    _waiting: int = 0
-    _nobody: str = ""
+class _Queue:
+    def __init__(self, at_once: int) -> None:
+        self._slots = asyncio.Semaphore(at_once)
+        self._waiting = 0
 
-    async def hash(self, password: str) -> str:
-        return await self._in_turn(lambda: self.hasher.hash(password))
-
-    async def verify(self, password_hash: str | None, password: str) -> bool:
-        """Check a password.
-
-        For an unknown user (None), a hash is checked as well, so that the answer takes equally long.
-        """
-        return await self._in_turn(lambda: self._verify(password_hash, password))
-
-    def _verify(self, password_hash: str | None, password: str) -> bool:
-        if not self._nobody:
-            self._nobody = self.hasher.hash(new_secret())
-        try:
-            return self.hasher.verify(password_hash or self._nobody, password) and password_hash is not None
-        except (VerificationError, InvalidHashError):
-            return False
-
-    async def _in_turn(self, work: Callable[[], _T]) -> _T:
+    async def run(self, work: Callable[[], _T]) -> _T:
         if self._waiting >= _MAY_WAIT:
             raise TooManyRequests("too many sign-ins at once: try again in a moment", retry_after_s=2)
         self._waiting += 1
@@ -76,3 +58,31 @@ class Passwords:
                 return await asyncio.to_thread(work)
         finally:
             self._waiting -= 1
+
+
+@dataclass(slots=True)
+class Passwords:
+    hasher: PasswordHasher = field(default_factory=PasswordHasher)
+    _strangers: _Queue = field(default_factory=lambda: _Queue(_STRANGERS_AT_ONCE))
+    # Also for those who are signed in.
+    _familiar: _Queue = field(default_factory=lambda: _Queue(_FAMILIAR_AT_ONCE))
+    _nobody: str = ""
+
+    async def hash(self, password: str) -> str:
+        return await self._familiar.run(lambda: self.hasher.hash(password))
+
+    async def verify(self, password_hash: str | None, password: str, *, familiar: bool = False) -> bool:
+        """Check a password. `familiar`: of a user at an address where this user signed in before.
+
+        For an unknown user (None), a hash is checked as well, so that the answer takes equally long.
+        """
+        queue = self._familiar if familiar else self._strangers
+        return await queue.run(lambda: self._verify(password_hash, password))
+
+    def _verify(self, password_hash: str | None, password: str) -> bool:
+        if not self._nobody:
+            self._nobody = self.hasher.hash(new_secret())
+        try:
+            return self.hasher.verify(password_hash or self._nobody, password) and password_hash is not None
+        except (VerificationError, InvalidHashError):
+            return False

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import threading
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import psycopg
 import pytest
+from argon2 import PasswordHasher
 
 from codehub.adapters.postgres import audit as statements
 from codehub.adapters.postgres.pool import Database
@@ -222,6 +224,47 @@ async def test_guessing_from_made_up_addresses_is_slowed_down_and_the_owner_gets
         elsewhere = api.client(x_forwarded_for="198.51.100.2")
         assert (await elsewhere.post("/api/v1/login", json=login)).status_code == 200
         assert len(slept) == 1
+
+
+async def test_guesses_that_fill_the_queue_of_password_checks_do_not_keep_the_owner_waiting(
+    database: Database,
+) -> None:
+    """Each for another account and from another address, so that none of them is slowed down."""
+    trusted = (ipaddress.ip_network("127.0.0.0/8"),)
+    held, end = threading.Semaphore(0), threading.Event()
+
+    class Hasher(PasswordHasher):
+        def verify(self, hash: str | bytes, password: str | bytes) -> Literal[True]:
+            if str(password).startswith("guess"):
+                held.release()
+                end.wait(60)
+            return super().verify(hash, password)
+
+    async with running_api(database, config={"trusted_proxies": trusted}) as api:
+        login = {"username": ADMIN[0], "password": ADMIN[1]}
+        home = api.client(x_forwarded_for="198.51.100.1")
+        assert (await home.post("/api/v1/login", json=login)).status_code == 200
+        passwords = api.app.state.context.accounts.passwords
+        passwords.hasher = Hasher(time_cost=1, memory_cost=8, parallelism=1)
+
+        async def guess(number: int) -> int:
+            client = api.client(x_forwarded_for=f"192.0.2.{number}")
+            wrong = {"username": f"user{number}", "password": f"guess {number}"}
+            return (await client.post("/api/v1/login", json=wrong)).status_code
+
+        guesses = [asyncio.create_task(guess(number)) for number in range(80)]
+        try:
+            async with asyncio.timeout(120):
+                await asyncio.wait(guesses, return_when=asyncio.FIRST_COMPLETED)  # the queue is full: 429
+                assert (await home.post("/api/v1/login", json=login)).status_code == 200
+                changed = {"current_password": ADMIN[1], "new_password": "another password"}
+                key = {"X-CodeHub-Session-Key": (await home.post("/api/v1/login", json=login)).json()["session_key"]}
+                assert (await home.post("/api/v1/password", json=changed, headers=key)).status_code == 204
+            assert held.acquire(blocking=False), "guesses are still being checked"
+            assert not all(task.done() for task in guesses)
+        finally:
+            end.set()
+        assert set(await asyncio.gather(*guesses)) == {401, 429}
 
 
 async def test_a_proxy_with_a_secret_is_believed_only_with_it(database: Database) -> None:

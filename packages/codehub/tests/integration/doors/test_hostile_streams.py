@@ -86,8 +86,11 @@ def test_ssh_forwards_neither_to_this_machine_nor_to_another_workspace(laptop: L
 @pytest.mark.needs("sshd")
 def test_a_clients_environment_changes_no_variable_that_programs_rely_on(laptop: Laptop) -> None:
     names = ("LD_PRELOAD", "PATH", "CODEHUB_WORKSPACE_ID", "BASH_ENV", "SSH_AUTH_SOCK", "PYTHONPATH")
-    options = [word for name in names for word in ("-o", f"SetEnv={name}=injected")]
-    assert b"injected" not in laptop.ssh(*options, laptop.host, "env")
+    # In one option: ssh takes the first and ignores the others.
+    sent = " ".join(["LC_CONTROL=arrived", *(f"{name}=injected" for name in names)])
+    shown = laptop.ssh("-o", f"SetEnv={sent}", laptop.host, "env")
+    assert b"LC_CONTROL=arrived" in shown
+    assert b"injected" not in shown
 
 
 def test_streams_need_a_token_of_the_owner(doors: Doors) -> None:

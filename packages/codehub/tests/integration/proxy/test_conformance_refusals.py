@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import threading
@@ -108,11 +109,26 @@ def test_a_malformed_head_never_reaches_the_workspace(
 def test_a_malformed_chunk_is_refused_and_the_upstream_cut_off(
     proxy: RunningProxy, upstream: ScriptedUpstream, case: str
 ) -> None:
+    received: list[bytes] = []
+    cut_off = threading.Event()
+
+    def collect(peer: Peer) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            peer.read_head()
+            while data := peer.read_some():
+                received.append(data)
+        cut_off.set()
+
+    upstream.script = collect
     with proxy.connect() as client:
-        client.send(CHUNKED + BODIES[case])
+        client.send(CHUNKED)
+        upstream_has_it(upstream)
+        client.send(BODIES[case])
         response = client.read_message()
         assert response.status in (400, 431)
         assert client.ended()
+    assert cut_off.wait(60)
+    assert not b"".join(received).endswith(b"\r\n\r\n"), "a body that the workspace takes for whole"
 
 
 def test_a_body_that_ends_early_is_not_taken_for_whole(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:

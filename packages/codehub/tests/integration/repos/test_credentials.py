@@ -116,8 +116,12 @@ def test_the_generated_key_clones_and_pushes_over_ssh_and_never_enters_the_works
     assert made.codehub("ws", "retry-setup", made.workspace_id).returncode == 0
     push(made, "signed")
     assert git(bare, "log", "-1", "--format=%s", "main").strip() == "signed"
-    assert made.sh("ssh-add -l").split()[1] in made.sh("ssh-add -l")
-    assert "PRIVATE KEY" not in made.sh("grep -rl 'PRIVATE KEY' ~ 2>/dev/null || true")
+    shown = subprocess.run(
+        ["ssh-keygen", "-lf", "-"], input=public, capture_output=True, text=True, check=True
+    ).stdout
+    assert shown.split()[1] in made.sh("ssh-add -l"), "the agent has it"
+    looked = "printf 'PRIVATE%sKEY' ' ' > ~/control; grep -rlsa 'PRIVATE[ ]KEY' ~ /tmp /run /dev/shm; rm ~/control"
+    assert made.sh(looked) == "/home/coder/control\n"
     shop.codehub("git-auth", "key", "--remove")
     with made.client() as client:
         refused = client.post(made.api + "/exec", json={"command": "cd ~/keyed && git push origin HEAD:x"}).json()

@@ -6,6 +6,8 @@ import hashlib
 import json
 import subprocess
 import time
+import uuid
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +105,7 @@ def test_a_secret_that_cannot_be_kept_is_refused_with_a_reason(
     assert words in answer.json()["error"]["message"]
 
 
+_ON_THE_HOST = Path(f"/tmp/{uuid.uuid4()}")
 _PYTHON = {
     "name": "Python",
     "image": "mcr.example/devcontainers/python:3",
@@ -112,7 +115,7 @@ _PYTHON = {
     "onCreateCommand": "echo created >> ~/order",
     "postCreateCommand": {"one": "echo one >> ~/parallel", "two": ["sh", "-c", "echo two >> ~/parallel"]},
     "postStartCommand": "echo started >> ~/order",
-    "initializeCommand": "touch /tmp/on-the-host",
+    "initializeCommand": f"touch {_ON_THE_HOST}",
     "mounts": ["source=/,target=/host,type=bind"],
     "customizations": {"vscode": {"settings": {"editor.tabSize": 3}, "extensions": ["ms-python.python"]}},
 }
@@ -133,6 +136,8 @@ def test_devcontainer_json_runs_its_commands_sets_its_environment_and_says_what_
     ignored = {each["key"]: each["reason"] for each in done["ignored"]}
     assert {"image", "features", "initializeCommand", "mounts"} <= set(ignored)
     assert "needs a container" in ignored["image"]
+    assert not _ON_THE_HOST.exists()
+    assert made.sh("ls -d /host 2>/dev/null || true") == ""
     assert json.loads(made.sh("cat ~/.local/share/code-server/Machine/settings.json"))["editor.tabSize"] == 3
     # Once per home, or at each start.
     made.put("STANDBY", "STANDBY")
@@ -257,20 +262,23 @@ def test_branches_are_offered_with_ones_own_credential_and_never_from_the_machin
     assert found == {"default": "trunk", "items": ["trunk"]}
     shop.codehub("git-auth", "rm", git_server.address)
     port = shop.stack.url.rpartition(":")[2]
-    refused = [
-        git_server.url("private/branches"),
-        git_server.url("public/none"),
-        f"http://127.0.0.1:{port}/x.git",
-        f"http://localhost:{port}/x.git",
-        "http://[::1]/x.git",
-        "http://169.254.169.254/latest/meta-data.git",
-        "http://10.213.0.1/x.git",
-        "file:///etc/x.git",
-    ]
+    # Not asked at all, which is another answer than that there is no repository.
+    not_asked = "cannot be reached from here"
+    refused = {
+        git_server.url("private/branches"): "wants a credential",
+        git_server.url("public/none"): "there is no repository",
+        f"http://127.0.0.1:{port}/x.git": not_asked,
+        f"http://localhost:{port}/x.git": not_asked,
+        "http://[::1]/x.git": not_asked,
+        "http://169.254.169.254/latest/meta-data.git": not_asked,
+        "http://10.213.0.1/x.git": not_asked,
+        "file:///etc/x.git": "https",
+    }
     with shop.doors().client() as client:
-        for url in refused:
+        for url, why in refused.items():
             answer = client.post("/api/v1/repositories/branches", json={"url": url})
             assert answer.status_code == 400, (url, answer.text)
+            assert why in answer.json()["error"]["message"], (url, answer.text)
             assert TOKEN not in answer.text
 
 

@@ -114,13 +114,10 @@ class ProcessInstances:
             return
         if options.isolation == "best-effort":
             return
-        if options.isolation == "required":
-            why = "CODEHUB_ISOLATION=required"
-        elif before is not None and before.exists():
-            why = "workspaces have been isolated here before"
-        elif self._several_users is not None and await self._several_users():
+        why = isolation.why_refused(options.isolation, before)
+        if not why and self._several_users is not None and await self._several_users():
             why = "there are several users"
-        else:
+        if not why:
             return
         raise Terminal(
             f"not started: {'; '.join(isolation.missing) or 'the sandbox is switched off'}; and {why}. "

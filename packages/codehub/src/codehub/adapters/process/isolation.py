@@ -30,6 +30,16 @@ class Isolation:
         """Return whether a user's workspace can neither see another user's files nor reach their ports."""
         return bool(self.bubblewrap and self.slirp)
 
+    def why_refused(self, setting: str, isolated_before: Path | None) -> str:
+        """Return why no workspace is started with this isolation; empty if it is. Several users are a reason too."""
+        if self.separates_users or setting == "best-effort":
+            return ""
+        if setting == "required":
+            return "CODEHUB_ISOLATION=required"
+        if isolated_before is not None and isolated_before.exists():
+            return "workspaces have been isolated here before"
+        return ""
+
 
 @cache
 def find_isolation() -> Isolation:

@@ -1,0 +1,81 @@
+"""A `workspaced` that its workspace replaced, and that answers so as to keep the API busy for all users."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from codehub.adapters import workspaced_client
+from codehub.adapters.workspaced_client import WorkspacedClient
+from codehub.domain.errors import UpstreamUnavailable
+from codehub.ports.instances import Upstream
+
+OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@contextlib.asynccontextmanager
+async def answering(place: Path, first: bytes, rest: bytes) -> AsyncIterator[Upstream]:
+    """Answers each request with `first`, then with `rest` for as long as it is read."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(first)
+            while rest:
+                writer.write(rest)
+                await writer.drain()
+        writer.close()
+
+    path = str(place / "helper.sock")
+    async with await asyncio.start_unix_server(serve, path):
+        yield Upstream(str(place), socket_path=path, secret=("Authorization", "Bearer x"), uid=os.getuid())
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b"HTTP/1.1 100 \r\n\r\n" * 1000, b"X: y\r\n" * 1000, b"x" * 65_536],
+    ids=["interim responses", "headers", "one header"],
+)
+async def test_an_answer_whose_head_does_not_end_is_refused(tmp_path: Path, rest: bytes) -> None:
+    first = b"" if rest.startswith(b"HTTP") else b"HTTP/1.1 200 OK\r\nX: "
+    async with asyncio.timeout(60), answering(tmp_path, first, rest) as upstream:
+        with pytest.raises(UpstreamUnavailable, match="does not answer"):
+            async with WorkspacedClient().request(upstream, "GET", "/ports"):
+                pass
+
+
+async def test_chunks_of_a_byte_are_read_slowly_by_all_connections_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rate = 100
+    monkeypatch.setattr(workspaced_client, "_SMALL_PARTS_PER_S", rate)
+    loop, read = asyncio.get_running_loop(), 0
+
+    async def download(upstream: Upstream) -> None:
+        nonlocal read
+        async with WorkspacedClient().request(upstream, "GET", "/files/x") as answer:
+            async for _ in answer.body:
+                read += 1
+
+    async with asyncio.timeout(60), answering(tmp_path, OK, b"1\r\nx\r\n" * 1000) as upstream:
+        begun = loop.time()
+        downloads = [asyncio.create_task(download(upstream)) for _ in range(5)]
+        while read < rate:
+            await asyncio.sleep(0.01)
+        # However slow this machine is: no more than the rate allows, and what each connection may begin with.
+        assert read <= rate * (loop.time() - begun + 2 * workspaced_client._BURST_S) + len(downloads)
+        for each in downloads:
+            each.cancel()
+        await asyncio.gather(*downloads, return_exceptions=True)
+
+
+async def test_a_large_answer_in_ordinary_chunks_arrives_whole(tmp_path: Path) -> None:
+    chunk = b"8000\r\n" + bytes(0x8000) + b"\r\n"
+    async with asyncio.timeout(60), answering(tmp_path, OK + chunk * 500 + b"0\r\n\r\n", b"") as upstream:
+        async with WorkspacedClient().request(upstream, "GET", "/files/x") as answer:
+            assert sum([len(part) async for part in answer.body]) == 500 * 0x8000
