@@ -16,9 +16,10 @@ SEEDS, CHUNKS = 1_000, 8
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     """A thousand seeds log some hundred thousand lines that nobody reads."""
+    before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
-    structlog.reset_defaults()
+    structlog.configure(**before)
 
 
 @pytest.mark.timeout(1200)  # half a minute of CPU, which a busy machine gives slowly
@@ -55,22 +56,22 @@ def test_the_same_seed_gives_the_same_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bug", "says"),
+    ("bug", "says", "likely"),
     [
-        ("volume-before-key", "8:"),
-        ("gc-without-grace", "9:"),
-        ("ttl-ignores-desired", "the TTL overrides"),
-        ("epoch-unchecked", "11:"),
-        ("schedule-forgets", "a schedule acts twice"),
-        ("no-disk-limit", "disk:"),
+        ("volume-before-key", "8:", 1),
+        ("gc-without-grace", "9:", 9),
+        ("ttl-ignores-desired", "the TTL overrides", 8),
+        ("epoch-unchecked", "11:", 29),
+        ("schedule-forgets", "a schedule acts twice", 9),
+        ("no-disk-limit", "disk:", 4),
         # A leader must freeze in the last instant before a restore, and come late when the place is free again.
-        ("marker-ignored", "stale:|lost:"),
+        ("marker-ignored", "stale:|lost:", 380),
     ],
 )
 def test_a_planted_bug_is_found_by_the_seeds_that_every_run_has(
-    bug: str, says: str, record_property: Callable[[str, object], None]
+    bug: str, says: str, likely: int, record_property: Callable[[str, object], None]
 ) -> None:
-    for seed in range(SEEDS):
+    for seed in (likely, *range(SEEDS)):  # the seed that found it last: the search for it takes up to a minute
         if failure := run_seed(seed, bugs=[bug]).failure:
             break
     else:

@@ -5,13 +5,16 @@ Names of modules, not seconds: a loaded machine changes the time, never the modu
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from codehub.cli.lazy_group import LazyGroup
 from testing.ports import free_ports
 
 # The server's frameworks and drivers, and what other libraries import only to colour their own command lines.
@@ -70,3 +73,13 @@ def test_dockers_client_is_not_loaded_without_an_engine(tmp_path: Path, part: st
     loaded = modules_of(tmp_path, "serve", part, "--help")
     assert "codehub.adapters.docker.engine" in loaded
     assert loaded & {"aiodocker", "aiohttp"} == set()
+
+
+def test_commands_are_imported_without_garbage_collections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "imported_command.py").write_text(
+        "import gc, click\nwas_enabled = gc.isenabled()\n@click.command()\ndef command():\n    click.echo(was_enabled)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    group = LazyGroup(entries={"one": ("imported_command", "command", "A command.")})
+    assert CliRunner().invoke(group, ["one"]).output == "False\n"
+    assert gc.isenabled()
