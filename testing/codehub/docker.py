@@ -43,6 +43,8 @@ _USUAL = (
     "dd", "stty", "true", "sha256sum", "md5sum", "printf", "echo", "test", "whoami", "kill", "timeout", "od", "cut",
     "nohup", "ssh-add",
 )  # fmt: skip
+# Libraries that programs which a desktop IDE brings along expect of any machine.
+_NODE_NEEDS = ("libstdc++.so.6", "libdl.so.2", "libpthread.so.0")
 _TIMEOUT_S = 120
 
 
@@ -182,7 +184,8 @@ class DockerEngine:
 
     def load_doors_image(self) -> None:
         """Load the same image with the usual tools."""
-        self._load(DOORS_IMAGE, _USUAL)
+        found = [next(Path("/usr/lib").glob(f"*-linux-gnu/{name}"), None) for name in _NODE_NEEDS]
+        self._load(DOORS_IMAGE, _USUAL, tuple(path for path in found if path is not None))
 
     def load_git_image(self) -> None:
         """Load the same image with a git that clones over HTTPS."""
@@ -234,7 +237,7 @@ _SYSTEM = ("/lib/", "/lib64/", "/usr/")  # other libraries must come with their 
 def tiny_root(libraries_of: tuple[Path, ...] = (), programs: tuple[str, ...] = ()) -> bytes:
     """Return a root with /usr/bin/python3, its libraries and standard library, a shell and a few tools.
 
-    Also contains the libraries of `libraries_of`, and those of them that belong to git.
+    Also contains the libraries of `libraries_of`, and those of them that belong to git or are libraries themselves.
     """
     programs = (
         *(found for name in programs if (found := shutil.which(name, path="/usr/bin:/bin"))),
@@ -252,7 +255,7 @@ def tiny_root(libraries_of: tuple[Path, ...] = (), programs: tuple[str, ...] = (
         "/usr/bin/dirname",
     )
     wanted = {path for program in programs for path in (Path(program), Path(program).resolve())}
-    wanted |= {path for path in libraries_of if path in _GIT_CORE}
+    wanted |= {path for path in libraries_of if path in _GIT_CORE or path.name in _NODE_NEEDS}
     for real in (*(Path(program).resolve() for program in programs), *libraries_of):
         said = subprocess.run(["ldd", real], capture_output=True, text=True, check=True).stdout
         wanted |= {Path(word) for line in said.splitlines() for word in line.split() if word.startswith(_SYSTEM)}

@@ -30,6 +30,7 @@ SAMPLE_ON_DOCKER = {
     "test_a_unix_socket_is_forwarded_as_desktop_ides_do",
     "test_the_host_key_stays_the_same_after_sleep_and_ssh_wakes",
     "test_work_keeps_a_workspace_awake_and_waiting_does_not",
+    "test_a_session_of_vs_code_outlives_its_ssh_and_a_restart_of_the_proxy",
     "test_secrets_reach_the_workspace_alone",
 }
 

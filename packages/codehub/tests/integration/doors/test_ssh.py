@@ -178,76 +178,31 @@ def test_a_unix_socket_is_forwarded_as_desktop_ides_do(laptop: Laptop, tmp_path:
             time.sleep(0.05)
 
 
-# What VS Code's Remote-SSH pipes into a shell on the other side: look around, unpack a server below the home, start it
-# apart from this connection unless it runs already, and print where it listens.
-REMOTE_SSH = """
-set -e
-echo "platform=$(uname -s)-$(uname -m)"
-folder="$HOME/.vscode-server/bin/abcdef"
-mkdir -p "$folder"
-if ! kill -0 "$(cat "$folder/pid" 2>/dev/null)" 2>/dev/null; then
-    cat > "$folder/server.py" <<'END'
-import http.server, os
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
-print(server.server_port, flush=True)
-server.serve_forever()
-END
-    cd "$folder"
-    nohup python3 -u server.py > port 2> log < /dev/null &
-    echo $! > pid
-fi
-while [ ! -s "$folder/port" ]; do sleep 0.1; done
-echo "listeningOn=$(cat "$folder/port")=="
-exec cat
-"""
-
-
-def by_socks(proxy: int, port: int) -> bytes:
-    """What an HTTP server at the other end of `ssh -D` answers."""
-    with reached(proxy) as connection:
-        connection.sendall(b"\5\1\0")
-        assert connection.recv(2) == b"\5\0"
-        connection.sendall(b"\5\1\0\1\x7f\0\0\1" + port.to_bytes(2, "big"))
-        assert connection.recv(10)[:2] == b"\5\0"
-        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        return connection.makefile("rb").read()
-
-
-def test_a_desktop_ide_installs_its_server_connects_and_reconnects(laptop: Laptop) -> None:
-    ports = []
-    for _ in range(2):
-        local = free_port()
-        with laptop.background("-T", "-D", str(local), laptop.host, "bash") as ide:
-            assert ide.stdin is not None
-            assert ide.stdout is not None
-            ide.stdin.write(REMOTE_SSH.encode())
-            ide.stdin.flush()
-            lines: list[str] = []
-            while not lines or not lines[-1].startswith("listeningOn="):
-                line = ide.stdout.readline().decode()
-                assert line, ide.stderr.read() if ide.stderr else lines
-                lines.append(line.strip())
-            assert lines[0].startswith("platform=Linux-")
-            ports.append(int(lines[-1].removeprefix("listeningOn=").strip("=")))
-            assert b"server.py" in by_socks(local, ports[-1])
-    assert ports[0] == ports[1], "the server went on while nobody was connected"
-    laptop.ssh(laptop.host, "kill $(cat .vscode-server/bin/abcdef/pid)")
-
-
-def test_a_folder_is_uploaded_as_jetbrains_does(laptop: Laptop) -> None:
-    """Its client speaks sftp only: folders, files, modes, renames over what is there."""
-    source = laptop.home / "backend"
+def test_a_backend_is_uploaded_started_and_reached_as_jetbrains_does(laptop: Laptop) -> None:
+    """Its client uploads by sftp only: folders, files, modes, renames. It connects through a forwarded port."""
+    source, inside, local = laptop.home / "backend", free_port(), free_port()
     (source / "lib").mkdir(parents=True)
-    (source / "run.sh").write_text("echo backend\n")
+    (source / "run.sh").write_text(f"cd ~/.cache && exec python3 -m http.server -b 127.0.0.1 {inside}\n")
     (source / "lib/data").write_bytes(os.urandom(300_000))
     batch = (
-        "mkdir .cache\nmkdir .cache/JetBrains\nput -r backend .cache/JetBrains/backend.part\n"
+        "-mkdir .cache\nmkdir .cache/JetBrains\nput -r backend .cache/JetBrains/backend.part\n"
         "chmod 755 .cache/JetBrains/backend.part/run.sh\n"
         "rename .cache/JetBrains/backend.part .cache/JetBrains/backend\nls -l .cache/JetBrains/backend\n"
     )
     done = laptop.run("sftp", "-F", str(laptop.config), "-b", "-", laptop.host, stdin=batch.encode())
     assert done.returncode == 0, done.stderr.decode()
-    assert laptop.ssh(laptop.host, "~/.cache/JetBrains/backend/run.sh") == b"backend\n"
+    start = "nohup ~/.cache/JetBrains/backend/run.sh > /dev/null 2>&1 < /dev/null & echo $!"
+    pid = int(laptop.ssh(laptop.host, start))
+    for _ in range(2):  # it is still there for the next connection
+        with laptop.background("-N", "-L", f"{local}:127.0.0.1:{inside}", laptop.host):
+            deadline = time.monotonic() + TIMEOUT_S
+            answer = b""
+            while b"JetBrains/" not in answer:
+                assert time.monotonic() < deadline
+                with reached(local) as connection, contextlib.suppress(OSError):
+                    connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                    answer = connection.makefile("rb").read()
+    laptop.ssh(laptop.host, f"kill {pid}")
 
 
 def test_the_host_key_stays_the_same_after_sleep_and_ssh_wakes(laptop: Laptop) -> None:
