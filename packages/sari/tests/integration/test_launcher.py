@@ -137,6 +137,18 @@ def test_the_home_folder_is_refused(launcher: Launcher) -> None:
     assert "is the home directory" in messages
 
 
+def test_a_directory_that_was_removed_is_named_as_the_cause(launcher: Launcher) -> None:
+    gone = launcher.world.base / "gone"
+    gone.mkdir()
+    command = f'cd "{gone}" && rmdir "{gone}" && exec "{launcher.program}" search needle > /dev/null'
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], env=launcher.world.environ, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("sari: the current directory cannot be used (No such file")
+    assert done.stderr.count("sari:") == 1
+
+
 def test_files_that_cannot_be_read_do_not_change_the_exit_code(launcher: Launcher) -> None:
     launcher.says("small")
     # Even root cannot read a link to itself.

@@ -271,3 +271,16 @@ fun after() {}
 
 def test_an_annotation_that_is_not_closed_takes_linear_time() -> None:
     assert _symbols("kotlin", "@A(\n" * 20_000 + "class After") <= {"class After"}
+
+
+def test_functions_of_a_script_that_the_parser_does_not_understand_are_found() -> None:
+    script = (
+        b"first() {\n  a && rc=$? || case $rc in ( 1 ) { :; };; esac; ((\n}\n"
+        b"cat <<-END\nnot_one() {\n\tEND\n\nfunction second {\n  echo\n}\n  third () (\n    echo\n  )\nfourth() { :; }\n"
+    )
+    language = catalog.named("bash")
+    assert language is not None
+    symbols = parse.symbols(language, script)
+    found = {(one.name, one.line, one.end_line) for one in symbols if one.kind == "function"}
+    assert {name for name, _, _ in found} == {"first", "second", "third", "fourth"}
+    assert {("second", 8, 10), ("third", 11, 13), ("fourth", 14, 14)} <= found

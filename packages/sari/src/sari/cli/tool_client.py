@@ -86,7 +86,15 @@ def call_if_warm(tool: str, arguments: Mapping[str, object], root: str) -> Answe
 def workspace_root(workspace: str | None) -> str:
     """Return the workspace that the user named, or the one found from the current directory."""
     home = home_directory(os.environ)
-    return resolve_root(workspace, home) if workspace else find_root(os.environ, [], os.getcwd(), home).path
+    if workspace:
+        return resolve_root(workspace, home)
+    try:
+        directory = os.getcwd()
+    except OSError as error:
+        raise SariError(
+            f"the current directory cannot be used ({error.strerror}): change to another one, or pass --workspace"
+        ) from error
+    return find_root(os.environ, [], directory, home).path
 
 
 def _is_registered(layout: Layout) -> bool:

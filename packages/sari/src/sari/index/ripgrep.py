@@ -18,6 +18,7 @@ __all__ = [
     "Cancelled",
     "Line",
     "RipgrepFailed",
+    "after_messages",
     "counts",
     "files",
     "lines",
@@ -60,9 +61,13 @@ def run(arguments: Sequence[str | bytes], root: Path, cancelled: Callable[[], bo
 
 def lines(chunks: Iterable[bytes]) -> Iterator[Line]:
     """Parse the output of `LINES`. A path may contain anything but NUL, a line anything but a newline."""
-    rest = b""
+    # Joined only when a line may be complete: a line of 100 MB arrives in thousands of chunks.
+    parts: list[bytes] = []
     for chunk in chunks:
-        rest = yield from _records(rest + chunk if rest else chunk)
+        parts.append(chunk)
+        if b"\n" in chunk:
+            parts = [(yield from _records(b"".join(parts)))]
+    rest = b"".join(parts)
     if rest:
         yield from _records(rest + b"\n")
 
@@ -71,7 +76,7 @@ def _records(output: bytes) -> Generator[Line, None, bytes]:
     """Yield the complete records of a piece of output and return the rest."""
     at = 0
     while True:
-        at = _after_messages(output, at)
+        at = after_messages(output, at)
         path_end = output.find(b"\0", at)
         number_end = output.find(b"\0", path_end + 1)
         text_end = output.find(b"\n", number_end)
@@ -89,8 +94,8 @@ def _records(output: bytes) -> Generator[Line, None, bytes]:
         at = text_end + 1
 
 
-def _after_messages(output: bytes, at: int) -> int:
-    """Return where the next record begins."""
+def after_messages(output: bytes, at: int) -> int:
+    """Return where the next record begins, after messages about files that contain a NUL."""
     while True:
         stop = output.find(b"\0", at)
         if output.find(b" byte around offset ", at, stop if stop >= 0 else len(output)) < 0:

@@ -11,7 +11,9 @@ ripgrep=@RIPGREP@
 
 # Sets `root` as sari.registry.roots does, or fails.
 find_root() {
-    [ -z "$SARI_WORKSPACE_ROOT$CLAUDE_PROJECT_DIR" ] && [ -n "$HOME" ] && cd -P . || return 1
+    [ -z "$SARI_WORKSPACE_ROOT$CLAUDE_PROJECT_DIR" ] && [ -n "$HOME" ] && cd -P . 2>/dev/null || return 1
+    # Not in a directory that was removed.
+    [ "$PWD" -ef . ] || return 1
     root=$PWD
     while [ ! -e "$root/.git" ]; do
         root=${root%/*}
@@ -84,7 +86,8 @@ search() {
                 return ;;
         esac
     fi
-    # For the next search, and for other clients.
+    # For the next search, and for other clients. Closing the terminal does not end it.
+    trap '' HUP
     [ "$size" = small ] || "$python" -P -m sari.cli.warm_up "$root" </dev/null >/dev/null 2>&1 &
     exit $code
 }

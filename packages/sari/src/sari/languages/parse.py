@@ -20,6 +20,7 @@ from sari.languages.macros import (
     without_conditions,
     without_macros,
 )
+from sari.languages.shell_functions import functions
 
 # Larger files are usually generated, and a tree takes about ten times a file's size.
 MAX_PARSED_BYTES = 4 << 20
@@ -83,6 +84,12 @@ def symbols(language: Language, text: bytes) -> list[Symbol]:
         plain = without_annotations(text)
         better = _symbols_in(language, plain, tree_of(language, plain)) if plain != text else []
         found = max(found, better, key=len)
+    elif language.name == "bash" and tree.root_node.has_error:
+        names = {symbol.name for symbol in found}
+        missed = [
+            Symbol(name, "function", line, end, None) for name, line, end in functions(text) if name not in names
+        ]
+        found = sorted([*found, *missed], key=lambda one: one.line)
     return found
 
 

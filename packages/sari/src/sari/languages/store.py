@@ -18,7 +18,7 @@ from sari.languages.parse import Symbol
 from sari.languages.read import Parsed
 
 # Increased whenever the parser's results change, so that all files are parsed again.
-_VERSION = 6
+_VERSION = 7
 # The indexes are for lookups by file, by name in either case, and by the types that a type extends.
 _SCHEMA = """
 CREATE TABLE file (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, stamp INTEGER NOT NULL, failed INTEGER NOT NULL);

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from sari.index import ripgrep
@@ -36,19 +36,30 @@ def candidates(
     counted: defaultdict[bytes, Counter[str]] = defaultdict(Counter)
     patterns = [f"--regexp={term}" for term in terms]
     options = ["--null", "--only-matching", "--no-line-number", "--no-heading", "--with-filename", "--ignore-case"]
-    rest, seen = b"", 0
-    for chunk in ripgrep.stream(
-        [*options, "--fixed-strings", f"--max-count={_MOST_A_FILE}", *patterns, "./"], root, cancelled
-    ):
-        seen += len(chunk)
-        *records, rest = (rest + chunk).split(b"\n")
-        for record in records:
-            path, _, match = record.partition(b"\0")
-            counted[path.removeprefix(b"./")][match.decode("utf-8", "replace").lower()] += 1
-        if seen > _MOST_OUTPUT:
-            break
+    arguments = [*options, "--fixed-strings", f"--max-count={_MOST_A_FILE}", *patterns, "./"]
+    for path, match in _matches(ripgrep.stream(arguments, root, cancelled)):
+        counted[path.removeprefix(b"./")][match.decode("utf-8", "replace").lower()] += 1
     kept = {path: counts for path, counts in counted.items() if keep is None or keep(path)}
     return sorted(kept, key=_score(kept, question))[:_MOST_FILES]
+
+
+def _matches(output: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield each path and what matched there, until there is enough. A path may contain a newline."""
+    rest, seen = b"", 0
+    for chunk in output:
+        seen += len(chunk)
+        found, at = rest + chunk, 0
+        while True:
+            at = ripgrep.after_messages(found, at)
+            path_end = found.find(b"\0", at)
+            end = found.find(b"\n", path_end)
+            if path_end < 0 or end < 0:
+                break
+            yield found[at:path_end], found[path_end + 1 : end]
+            at = end + 1
+        rest = found[at:]
+        if seen > _MOST_OUTPUT:
+            return
 
 
 def _score(counted: dict[bytes, Counter[str]], question: Question) -> Callable[[bytes], tuple[float, bytes]]:

@@ -103,7 +103,8 @@ _PLATFORMS = {
     "android": "android",
 }
 _NAME = re.compile(r"[a-z0-9]+")
-_DECLARATIONS = (".h", ".hh", ".hpp", ".hxx", ".d.ts", ".pyi", ".mli")
+_STUBS = (".d.ts", ".d.mts", ".d.cts", ".pyi")
+_DECLARATIONS = (".h", ".hh", ".hpp", ".hxx", ".mli", *_STUBS)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -120,3 +121,8 @@ def foreign_platform(path: str, platform: str = sys.platform) -> str | None:
 def only_declares(path: str) -> bool:
     """Whether a file only declares symbols that another one defines."""
     return path.endswith(_DECLARATIONS)
+
+
+def is_stub(path: str) -> bool:
+    """Whether a file contains the types of code that is written without them."""
+    return path.endswith(_STUBS)

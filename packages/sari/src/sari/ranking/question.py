@@ -34,6 +34,9 @@ _CHANGE_KIND_WORDS = (
     "release deps wip"
 )
 _CHANGE_KINDS = frozenset(_CHANGE_KIND_WORDS.split())
+# A question with one of these is about the types of an interface, which some languages declare in a file beside the code.
+_ABOUT_TYPES_WORDS = "type types typing typings typed typescript ts dts stub stubs declaration declarations"
+_ABOUT_TYPES = frozenset(_ABOUT_TYPES_WORDS.split())
 # How code writes names, unlike prose: `max_size`, `maxSize`, `HTTPError`.
 _CODE_SPELLING = re.compile(r"[^\W_]_[^\W_]|[a-z][A-Z]|[A-Z]{2}[a-z]")
 _WORD = re.compile(r"\w+")
@@ -60,6 +63,7 @@ class Question:
     scope: frozenset[str] = frozenset()
     identifiers: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()
+    wants_types: bool = False
 
 
 def read_question(text: str) -> Question:
@@ -82,6 +86,7 @@ def read_question(text: str) -> Question:
         frozenset(_scope_terms(text)),
         frozenset(islice(_identifiers(text), _MOST_IDENTIFIERS)),
         frozenset(_paths(text)),
+        bool(subject & _ABOUT_TYPES),
     )
 
 

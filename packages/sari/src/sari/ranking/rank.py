@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from sari.ranking.chunks import ScoredChunk
-from sari.ranking.file_kind import FileKind, foreign_platform, kind_of, only_declares
+from sari.ranking.file_kind import FileKind, foreign_platform, is_stub, kind_of, only_declares
 from sari.ranking.question import Question
 from sari.ranking.retrieval import Retrieved
 from sari.ranking.terms import terms_of_word, words_of
@@ -111,7 +111,7 @@ def name_match(path: str, terms: Mapping[str, float]) -> float:
     """Return how much of the question the file's name contains, reduced by the part of the name not in the question."""
     parts, whole = _name_parts(path)
     weight = sum(terms.get(part, 0.0) for part in parts) + (terms.get(whole, 0.0) if whole not in parts else 0.0)
-    if not weight:
+    if not weight or not parts:
         return 0.0
     return weight * sum(part in terms for part in parts) / len(parts)
 
@@ -158,6 +158,8 @@ def _variant_factor(path: str, question: Question, weights: Weights) -> float:
     file.
     """
     factor = weights.declarations if only_declares(path) else 1.0
+    if question.wants_types and is_stub(path):
+        factor = weights.wanted_types
     platform = foreign_platform(path)
     if platform is not None and platform not in question.terms:
         factor *= weights.foreign_platform

@@ -52,6 +52,8 @@ class Weights:
     vendored: float = 0.3
     # A header or a stub.
     declarations: float = 0.8
+    # A stub (`.d.ts`, `.pyi`), if the question is about types.
+    wanted_types: float = 1.2
     foreign_platform: float = 0.8
 
     def field(self, name: str) -> float:
