@@ -1,4 +1,4 @@
-"""The control plane under a thousand seeds of faults, and seven planted bugs that it finds."""
+"""The control plane under a thousand seeds of faults, and eight planted bugs that it finds."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
         ("epoch-unchecked", "11:"),
         ("schedule-forgets", "a schedule acts twice"),
         ("no-disk-limit", "disk:"),
+        ("transfer-while-running", "secrets:"),
         # A leader must freeze in the last instant before a restore, and come late when the place is free again.
         ("marker-ignored", "stale:|lost:"),
     ],
