@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
@@ -20,23 +19,24 @@ from codehub.control.deps import (
     TtlSettings,
 )
 from codehub.control.metrics import Metrics
-from codehub.domain.actions import cancel_target
+from codehub.domain.actions import Action, Viewer, allowed_actions, cancel_target
 from codehub.domain.applied_template import AppliedTemplate
+from codehub.domain.continuing import continued
 from codehub.domain.dev_image import DevImage
 from codehub.domain.duplicate import FromArchive, NotNow, source_of
-from codehub.domain.errors import Deposed
 from codehub.domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.domain.schedule import Schedule, shown_schedule
 from codehub.domain.template_options import Size
-from codehub.ports.clock import Clock
-from codehub.ports.leadership import Lease
 from testing.codehub.memory.activity import MemoryActivity
 from testing.codehub.memory.bus import MemoryBus
-from testing.codehub.memory.leadership import PING_EVERY_S, TERM_S, MemoryElection, MemoryLease
+from testing.codehub.memory.leadership import MemoryElection
 from testing.codehub.simulation.faults import Dice, Faulty, Process
+from testing.codehub.simulation.gated import GatedElection
 from testing.codehub.simulation.loop import VirtualClock, VirtualLoop, run_virtual
 from testing.codehub.simulation.planted_bugs import planted
+from testing.codehub.simulation.setup import SimDesk, SimLinks
+from testing.codehub.simulation.transfers import OWNERS, transferred
 from testing.codehub.simulation.world import PROCESS, Violation, World, recovered
 from testing.codehub.workspaces import workspace
 
@@ -75,39 +75,6 @@ class Outcome:
     history: list[str] = field(default_factory=list)
 
 
-class _GatedLease:
-    def __init__(self, inner: MemoryLease, process: Process, clock: Clock) -> None:
-        self._inner, self._process, self._clock = inner, process, clock
-        self.epoch, self.holder_id = inner.epoch, inner.holder_id
-
-    def fence(self) -> None:
-        self._inner.fence()
-
-    async def hold(self) -> None:
-        while True:
-            await asyncio.sleep(PING_EVERY_S)
-            await self._process.reach()
-            self.fence()
-            sent = self._clock.monotonic()
-            if not self._inner.lock.confirm(self._inner):
-                self._inner.deadline = float("-inf")
-                raise Deposed("the lock is another's")
-            self._inner.deadline = sent + TERM_S
-
-
-class _GatedElection:
-    def __init__(self, inner: MemoryElection, process: Process, clock: Clock) -> None:
-        self._inner, self._process, self._clock = inner, process, clock
-
-    @asynccontextmanager
-    async def campaign(self, holder_id: str) -> AsyncIterator[Lease]:
-        await self._process.reach()
-        async with self._inner.campaign(holder_id) as lease:
-            self._lease = lease
-            await self._process.reach()
-            yield _GatedLease(lease, self._process, self._clock)
-
-
 class Simulation:
     def __init__(self, seed: int, loop: VirtualLoop, bugs: Collection[str]) -> None:
         self.dice = random.Random(seed)
@@ -117,8 +84,12 @@ class Simulation:
         self.planned = random.Random(seed + 2_000_000) if seed % 5 == 4 else None
         # Backends that hang, too.
         self.hangs = random.Random(seed + 3_000_000) if seed % 5 == 3 else None
+        # Transfers, setup links, and continuing from an archive, too.
+        self.owners = random.Random(seed + 4_000_000) if seed % 5 == 1 else None
         self.clock = VirtualClock(loop)
         self.world = World(self.clock, self.dice, grace_s=GRACE_S, retention_s=RETENTION_S, bugs=bugs)
+        self.world.instances.with_helpers = self.owners is not None
+        self.desk = SimDesk(self.world)
         self.activity = MemoryActivity()
         self.bus = MemoryBus()
         self.election = MemoryElection(self.world.database, self.clock)
@@ -148,7 +119,7 @@ class Simulation:
             if self.quiet:
                 process.odds = Dice.none()
             PROCESS.set(process)
-            election = _GatedElection(self.election, process, self.clock)
+            election = GatedElection(self.election, process, self.clock)
             task = asyncio.create_task(run_coordinator(_SETTINGS, self._deps(process, election), metrics=_METRICS))
             crashed = asyncio.create_task(process.crashed.wait())
             try:
@@ -164,7 +135,7 @@ class Simulation:
             self.note(f"{name} crashed")
             await asyncio.sleep(self.dice.uniform(0.1, 6))
 
-    def _deps(self, process: Process, election: _GatedElection) -> CoordinatorDeps:
+    def _deps(self, process: Process, election: GatedElection) -> CoordinatorDeps:
         world = self.world
         store = cast(Any, Faulty(world.database, process, may_fail=False))
         return CoordinatorDeps(
@@ -185,6 +156,8 @@ class Simulation:
             clock=self.clock,
             new_id=lambda: f"id-{next(self._ids)}",
             random=self.dice.random,
+            setup_desk=None if self.owners is None else cast(Any, Faulty(self.desk, process)),
+            setup_links=None if self.owners is None else SimLinks(world),
         )
 
     # Users and faults.
@@ -213,6 +186,8 @@ class Simulation:
             image = DevImage(str(next(self._ids)), "localhost/dev:1", ())
             row = replace(row, dev_image_next=image, dev_image_auto=True)
             self.world.database.put(row)
+        if self.owners is not None:
+            row = self._change_owners(row)
         if row.deleted_at is not None:
             if roll < 0.2 and row.purged_at is None:
                 self._say(f"undelete {row.id[-3:]}")
@@ -261,6 +236,20 @@ class Simulation:
         copy = workspace(id_, desired=desired, created_at=self.clock.now())
         key = source.archive_key if isinstance(source, FromArchive) else None
         self.world.database.put(replace(copy, copy_of=original.id, archive_key=key))
+
+    def _change_owners(self, row: Workspace) -> Workspace:
+        """Transfer the workspace, or continue from its archive, as far as it is allowed. Return the row as it is now."""
+        assert self.owners is not None
+        roll, now, database = self.owners.random(), self.clock.now(), self.world.database
+        if roll < 0.25 and (given := transferred(row, self.owners.choice(OWNERS), now, bugs=self.world.bugs)):
+            self._say(f"transfer {row.id[-3:]} to {given.owner_user_id}: {given.desired_state}")
+            database.put(given)
+        elif Action.CONTINUE_FROM_ARCHIVE in allowed_actions(row, Viewer()) and len(database.rows) < 8:
+            id_ = f"01980000-0000-7000-8000-{next(self._numbers):012d}"
+            self._say(f"continue {row.id[-3:]} as {id_[-3:]}")
+            self.world.continued(row, continued(row, id_, now))
+            database.put(replace(row, desired_state=DesiredState.STANDBY, updated_at=now))
+        return database.rows[row.id]
 
     async def _inject_faults(self) -> None:
         """Make backends and Redis unavailable and available again; make instances end or stop answering."""

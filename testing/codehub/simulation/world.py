@@ -60,6 +60,8 @@ class World:
         self.steps = 0
         self.faults: dict[str, int] = {}
         self.half_done = 0.02
+        # Instance → whose secrets it received.
+        self.received: dict[str, str] = {}
         # How often a leader freezes right before a restore's effect.
         self.gap = 0.15
         self.archives = SimArchives(self)
@@ -99,6 +101,31 @@ class World:
         self.truth[copy.id] = dict(files or {})
         self.note_state(copy.id)
 
+    def continued(self, source: Workspace, copy: Workspace) -> None:
+        """Insert a workspace that continues from the last archive of another, and check that it is there."""
+        self.count("continue")
+        files = self.archives.find(source.archive_key or "")
+        self.must(files is not None, f"{copy.id} continues from an archive that is gone")
+        self.truth[copy.id] = dict(files or {})
+        self.note_state(copy.id)
+        self.database.put(copy)
+
+    def receive(self, workspace_id: str, instance: str, whose: str) -> None:
+        """Check that an instance receives the secrets of its owner, and never those of two people."""
+        self.count("secrets sent")
+        owner = self.database.rows[workspace_id].owner_user_id
+        self.must(whose == owner, f"secrets: {workspace_id} of {owner} receives those of {whose}")
+        before = self.received.setdefault(instance, whose)
+        self.must(before == whose, f"secrets: {instance} receives those of {before} and of {whose}")
+
+    def transferred(self, workspace: Workspace) -> None:
+        """Check that nothing is left running that knows the secrets of a previous owner."""
+        self.count("transfer")
+        there = self.instances.there.get(workspace.id)
+        whose = self.received.get(there.identity) if there is not None and there.running else None
+        known = whose not in (None, workspace.owner_user_id)
+        self.must(not known, f"secrets: {workspace.id} comes to {workspace.owner_user_id} with those of {whose}")
+
     def note_state(self, workspace_id: str) -> None:
         self.states.setdefault(workspace_id, [{}]).append(dict(self.truth.get(workspace_id, {})))
 
@@ -119,12 +146,16 @@ class SimInstances(MemoryInstances):
     def __init__(self, world: World) -> None:
         super().__init__()
         self._world = world
+        self.with_helpers = False
 
     def is_running(self, workspace_id: str) -> bool:
         status = self.there.get(workspace_id)
         return status is not None and status.running
 
     def hint(self, workspace_id: str) -> None:
+        there = self.there.get(workspace_id)
+        if self.with_helpers and there is not None:
+            self.there[workspace_id] = replace(there, workspaced=there.upstream)
         super().hint(workspace_id)
         self._world.check(workspace_id)
 
@@ -264,6 +295,9 @@ class SimDatabase(MemoryDatabase):
             self._scheduled.add((id_, desired))
         return changed
 
+    def must_lead(self, epoch: int) -> None:
+        self._must_lead(epoch)
+
     async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:
         if "ttl-ignores-desired" not in self._world.bugs:
             return await super().put_to_archive(epoch, now, ttl)
@@ -318,6 +352,8 @@ class SimDatabase(MemoryDatabase):
             volume = self._world.homes.volumes.get(workspace.id)
             limited = volume is None or volume.limit == disk_limit(workspace)
             must(limited, f"disk: {workspace.id} runs without the size of its template")
+        if old is not None and old.owner_user_id != workspace.owner_user_id:
+            self._world.transferred(workspace)
         began = workspace.archive_key is not None and (old is None or old.archive_key is None)
         if workspace.copy_of is not None and began:
             self._world.copied(workspace)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,6 +25,9 @@ from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeKey
 from codehub.ports.instances import InstanceSpec
 from testing.codehub.coordinators import PROFILE, MemoryParts, leading, row_of, until
+from testing.codehub.schema import DESCRIBED, described_schema
+
+ROOT = Path(__file__).parents[4]
 
 # The newest migration of CodeHub 0.1.0.
 RELEASED = 2
@@ -142,6 +150,26 @@ async def test_a_database_of_the_last_release_goes_on_in_this_one(empty_database
             assert parts.homes.volumes[wid(3)].files == {"notes": b"archived"}
             row = await reaches(database, 2, "a home of the last release is archived", rests_as(Phase.ARCHIVED))
             assert row.archive_key == archive_key_of(row.id, row.archive_op_id or "")
+
+
+@pytest.mark.timeout(400)
+def test_a_migration_that_is_killed_between_any_two_statements_is_completed_by_repeating_it(
+    empty_database_url: str, tmp_path: Path
+) -> None:
+    """Each death comes one statement later than the last: before and after each statement of a migration's transaction."""
+    environment = {**os.environ, "CODEHUB_DATABASE_URL": empty_database_url, "CODEHUB_DATA_DIR": str(tmp_path)}
+    killed = [sys.executable, "-m", "testing.codehub.killed_commands", "psycopg:AsyncConnection.execute"]
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    for nth in range(1, 9):
+        assert run(*killed, str(nth), "migrate").returncode == -signal.SIGKILL, nth
+    done = run(sys.executable, "-m", "codehub.cli.main", "migrate")
+    assert done.returncode == 0, done.stderr
+    assert f"applied {RELEASED - 1:04d}" not in done.stdout, "what was applied before a death stays"
+    assert run(sys.executable, "-m", "codehub.cli.main", "migrate", "--check").returncode == 0
+    assert described_schema(empty_database_url) == DESCRIBED.read_text(encoding="utf-8")
 
 
 @pytest.mark.timeout(400)

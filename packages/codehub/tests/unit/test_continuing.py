@@ -49,11 +49,12 @@ def test_it_is_not_offered_while_it_can_be_reached_was_never_archived_or_the_clu
 
 
 def test_the_new_workspace_is_the_old_one_as_archived_and_has_nothing_of_its_state() -> None:
-    lost = on_a_lost_node()
+    lost = replace(on_a_lost_node(), copy_of="another")
     new = continued(lost, NEW_ID, NOW)
     assert (new.id, new.name, new.archive_key) == (NEW_ID, "w (continued)", lost.archive_key)
     assert (new.home_ctx, new.blocked, new.desired_state) == (None, None, DesiredState.RUNNING)
     assert NEW_ID in new.home_store_key
+    assert new.copy_of == lost.id, "not what the old one was a copy of"
     seen = Observed(VolumeSeen(VolumeState.ABSENT), archive=True, instance=InstanceSeen(exists=False))
     assert observe(new, seen, NOW).phase is Phase.ARCHIVED
     assert continued(new, WORKSPACE_ID, NOW).name == "w (continued)"

@@ -41,6 +41,7 @@ def continued(source: Workspace, new_id: str, now: datetime) -> Workspace:
         created_at=now,
         updated_at=now,
         phase_changed_at=now,
+        copy_of=source.id,
     )
 
 

@@ -88,6 +88,8 @@ class WorkspaceCopies:
             copy = continued(workspace, new_id, now)
             name = await workspace_names.free(tx, who.user_id, copy.name, but=new_id)
             await workspaces.insert(tx, replace(copy, name=name))
+            if copy.archive_key is not None:
+                await timeline.share_archive(tx, workspace_id, new_id, copy.archive_key)
             await record(
                 tx, self.clock, workspace_id, who, "continued", f"continued from its last archive as {new_id}"
             )

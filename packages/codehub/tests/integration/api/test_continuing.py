@@ -7,9 +7,11 @@ from datetime import timedelta
 import httpx
 from psycopg.types.json import Jsonb
 
+from codehub.adapters.postgres import timeline
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.gc import is_protected
+from codehub.domain.history import Generation
 from testing.codehub.api import Api, put_in_state
 from testing.codehub.workspaces import NOW
 
@@ -64,6 +66,23 @@ async def test_the_owner_continues_in_a_new_workspace_and_the_old_one_is_kept(ap
     await put_in_state(database, old_id, deleted_at=NOW - timedelta(days=9), purged_at=NOW)
     claim = (await PostgresGcStore(database).claims([old_id], 0))[old_id]
     assert is_protected(claim, OP)
+
+
+async def test_a_new_one_that_loses_its_home_is_recovered_from_the_archive_it_began_with(
+    api: Api, database: Database
+) -> None:
+    ada = await api.user("ada")
+    old_id, key = await lost(ada, database)
+    async with database.transaction() as tx:
+        await timeline.adopt(tx, old_id, [Generation(key, OP, NOW, 22, "0" * 64)])
+    new = (await ada.post(f"{W}/{old_id}:continue-from-archive")).json()["id"]
+    await put_in_state(database, new, phase="ERROR", error_reason="DataLost", operation="NONE")
+    admin = await api.signed_in()
+    kept = (await admin.get(f"{W}/{new}/archives")).json()["items"]
+    assert [one["archive_key"] for one in kept] == [key]
+    answer = await admin.post(f"{W}/{new}:recover", json={"archive_key": key})
+    assert answer.status_code == 202, answer.text
+    assert answer.json()["archive_key"] == key
 
 
 async def test_others_cannot_and_what_can_be_reached_is_refused(api: Api, database: Database) -> None:

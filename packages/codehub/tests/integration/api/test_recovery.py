@@ -120,6 +120,20 @@ async def test_an_administrator_recovers_lost_data_from_a_kept_archive_or_an_emp
     assert (row["archive_key"], row["home_ctx"], row["error_reason"]) == (None, None, None)
 
 
+async def test_a_copy_that_is_recovered_with_an_empty_home_is_not_copied_again(api: Api, database: Database) -> None:
+    """The original may have other files by then, or belong to somebody else."""
+    ada, admin = await api.user("ada"), await api.signed_in()
+    original = await in_error(ada, database, "Timeout")
+    ws = await in_error(ada, database, "DataLost", archive_key="gone", copy_of=original)
+    key = await kept_archive(database, ws, "op1")
+    assert (await admin.post(f"{W}/{ws}:recover", json={"archive_key": key})).status_code == 202
+    assert (await row_of(database, ws))["copy_of"] == original, "its archives may be the original's"
+    await put_in_state(database, ws, error_reason="DataLost")
+    assert (await admin.post(f"{W}/{ws}:recover", json={"archive_key": None})).status_code == 202
+    row = await row_of(database, ws)
+    assert (row["archive_key"], row["copy_of"]) == (None, None)
+
+
 async def test_recovering_never_forgets_a_volume_that_is_there(api: Api, database: Database) -> None:
     admin = await api.signed_in()
     conditions = {"storage.volume_ready": {"status": "True", "reason": "Ready", "message": ""}}

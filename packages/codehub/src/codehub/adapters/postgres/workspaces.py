@@ -271,10 +271,21 @@ _RECOVER_FROM_ARCHIVE = """
 async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: str | None, now: datetime) -> None:
     """After data loss, continue from this archive or from an empty home. An existing complete volume is kept.
 
+    With an empty home it is no longer a copy: it would be copied again, from whatever its original contains by then.
     Apart from recovery, only the controller writes archive_key and home_ctx. Here the workspace is in ERROR, so no
     operation is in progress that could read them (docs/adr/0053).
     """
+<<<<<<< HEAD
     await tx.execute(_RECOVER_FROM_ARCHIVE, [archive_key, now, workspace_id])
+=======
+    await tx.execute(
+        "UPDATE workspaces SET archive_key = %(key)s, error_reason = NULL, error_message = NULL, error_count = 0,"
+        " retry_at = NULL, copy_of = CASE WHEN %(key)s::text IS NULL THEN NULL ELSE copy_of END,"
+        " home_ctx = CASE WHEN conditions -> 'storage.volume_ready' ->> 'status' = 'True' THEN home_ctx END,"
+        " updated_at = %(now)s WHERE id = %(id)s AND phase = 'ERROR' AND operation = 'NONE'",
+        {"key": archive_key, "now": now, "id": workspace_id},
+    )
+>>>>>>> w19
 
 
 async def rename(tx: Transaction, workspace_id: str, name: str) -> None:
