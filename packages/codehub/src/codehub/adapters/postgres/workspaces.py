@@ -260,11 +260,11 @@ async def reset_error(tx: Transaction, workspace_id: str, now: datetime) -> None
 
 # Continues from an archive after data loss, and keeps a complete volume. Only in ERROR and without an operation.
 _RECOVER_FROM_ARCHIVE = """
-    UPDATE workspaces SET archive_key = %s, error_reason = NULL, error_message = NULL, error_count = 0,
-        retry_at = NULL,
+    UPDATE workspaces SET archive_key = %(key)s, error_reason = NULL, error_message = NULL, error_count = 0,
+        retry_at = NULL, copy_of = CASE WHEN %(key)s::text IS NULL THEN NULL ELSE copy_of END,
         home_ctx = CASE WHEN conditions -> 'storage.volume_ready' ->> 'status' = 'True' THEN home_ctx END,
-        updated_at = %s
-    WHERE id = %s AND phase = 'ERROR' AND operation = 'NONE'
+        updated_at = %(now)s
+    WHERE id = %(id)s AND phase = 'ERROR' AND operation = 'NONE'
 """
 
 
@@ -275,17 +275,7 @@ async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: 
     Apart from recovery, only the controller writes archive_key and home_ctx. Here the workspace is in ERROR, so no
     operation is in progress that could read them (docs/adr/0053).
     """
-<<<<<<< HEAD
-    await tx.execute(_RECOVER_FROM_ARCHIVE, [archive_key, now, workspace_id])
-=======
-    await tx.execute(
-        "UPDATE workspaces SET archive_key = %(key)s, error_reason = NULL, error_message = NULL, error_count = 0,"
-        " retry_at = NULL, copy_of = CASE WHEN %(key)s::text IS NULL THEN NULL ELSE copy_of END,"
-        " home_ctx = CASE WHEN conditions -> 'storage.volume_ready' ->> 'status' = 'True' THEN home_ctx END,"
-        " updated_at = %(now)s WHERE id = %(id)s AND phase = 'ERROR' AND operation = 'NONE'",
-        {"key": archive_key, "now": now, "id": workspace_id},
-    )
->>>>>>> w19
+    await tx.execute(_RECOVER_FROM_ARCHIVE, {"key": archive_key, "now": now, "id": workspace_id})
 
 
 async def rename(tx: Transaction, workspace_id: str, name: str) -> None:
