@@ -275,8 +275,8 @@ MUTANTS: Final = (
     Mutant(
         "the lock's session has no idle timeout",
         "adapters/postgres/control_leader.py",
-        "        await connection.execute(f\"SET idle_session_timeout = '{int(IDLE_TIMEOUT_S)}s'\")\n",
-        "",
+        "set_config('idle_session_timeout', %s, false)",
+        "set_config('codehub.unused', %s, false)",
         _LEADER,
     ),
     Mutant(

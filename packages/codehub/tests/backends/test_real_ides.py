@@ -1,4 +1,4 @@
-"""The real code-server and JupyterLab on the process runtime, and a file's whole way: stop, archive, restore, start."""
+"""The real code-server and JupyterLab on the process runtime, and a file through stop, archive, restore and start."""
 
 from __future__ import annotations
 

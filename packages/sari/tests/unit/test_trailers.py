@@ -11,7 +11,7 @@ _TRAILERS = "RELNOTES=n/a\nPiperOrigin-RevId: 941516950\n"
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "prose"),
     [
         (f"Expire sessions\n\n{_TRAILERS}", "Expire sessions"),
         (f"Expire sessions\n\nThey stayed.\n\nFixes: #12\n\n{_TRAILERS}", "Expire sessions\n\nThey stayed."),
@@ -20,8 +20,8 @@ _TRAILERS = "RELNOTES=n/a\nPiperOrigin-RevId: 941516950\n"
         ("Expire\n\nAcked-by: A B <a@b.example>\nmore text", "Expire\n\nAcked-by: A B <a@b.example>\nmore text"),
     ],
 )
-def test_the_last_lines_of_a_message_are_left_out_if_they_are_no_prose(message: str, told: str) -> None:
-    assert without_trailers(message) == told
+def test_the_last_lines_of_a_message_are_left_out_if_they_are_no_prose(message: str, prose: str) -> None:
+    assert without_trailers(message) == prose
 
 
 def test_messages_are_not_similar_because_of_their_trailers() -> None:

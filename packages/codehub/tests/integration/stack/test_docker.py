@@ -1,4 +1,4 @@
-"""CodeHub with containers and an S3 store, as a user runs it: a file's whole way, and what is said when containers fail."""
+"""CodeHub with containers and an S3 store, as a user runs it: a file from start to restore, and failing containers."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from sari.daemon.log import fields, logger
 from sari.daemon.workspaces import Workspaces
 
-# Measured on two cores: from here on, ripgrep takes longer than Python's start and a call to the daemon.
+# Estimated from CPU times on two cores: from here on, ripgrep takes longer than Python's start and a call to the daemon.
 _LARGE_FILES = 5_000
 _INDEXING_POLL_S = 0.5
 
