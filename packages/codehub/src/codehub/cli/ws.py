@@ -16,7 +16,7 @@ from codehub.cli.output import console, doing, print_json, print_table, program_
 from codehub.domain.units import format_amount
 
 _CHANGE, _INSIDE, _COPY = "codehub.cli.ws_change", "codehub.cli.ws_inside", "codehub.cli.ws_copy"
-_SETUP = "codehub.cli.ws_setup"
+_SETUP, _DOORS = "codehub.cli.ws_setup", "codehub.cli.ws_doors"
 _LONGEST_TITLE: Final = 40  # of a setup step, which may be a long command
 _COMMANDS: Final[Mapping[str, Entry]] = {
     "create": (_CHANGE, "create", "Create a workspace."),
@@ -33,7 +33,15 @@ _COMMANDS: Final[Mapping[str, Entry]] = {
     "exec": (_INSIDE, "exec_", "Run a command in a workspace."),
     "cp": (_COPY, "cp", "Copy files and folders to or from a workspace."),
     "ps": (_INSIDE, "ps", "List what was started in a workspace by exec or as a process."),
+    "output": (_DOORS, "output", "Print the output of a process in a workspace."),
+    "signal": (_DOORS, "signal", "Send a signal to a process in a workspace."),
+    "files": (_DOORS, "files", "List the files of a workspace."),
+    "rm-file": (_DOORS, "rm_file", "Delete a file or folder of a workspace."),
+    "edit-file": (_DOORS, "edit_file", "Replace text in a file of a workspace."),
+    "terminals": (_DOORS, "terminals", "List, open and close the terminals of a workspace."),
     "ports": (_INSIDE, "ports", "List what listens in a workspace, and where it can be opened."),
+    "share": (_DOORS, "share", "Choose who may open a port of a workspace."),
+    "links": (_DOORS, "links", "List, make and revoke links to a shared port."),
     "keep-awake": (_INSIDE, "keep_awake", "Keep a workspace awake for some time."),
     "setup-log": (_SETUP, "setup_log", "Print the output of a workspace's setup."),
     "retry-setup": (_SETUP, "retry_setup", "Repeat the failed steps of a workspace's setup."),

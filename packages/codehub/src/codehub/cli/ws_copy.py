@@ -61,21 +61,21 @@ def _upload(client: Client, source: Path, files: str, path: str) -> None:
         path = posixpath.join(path, source.resolve().name)
     if source.is_dir():
         headers = {"Content-Type": "application/x-tar"}
-        client.put(files + _quoted(path), _packed(source), **headers)
+        client.put(files + quoted(path), _packed(source), **headers)
     else:
         with source.open("rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise Invalid(f"{source} is neither a file nor a folder")
             client.put(
-                files + _quoted(path) + f"?mode={found.st_mode & 0o777:03o}",
+                files + quoted(path) + f"?mode={found.st_mode & 0o777:03o}",
                 _exactly(file, found.st_size),
                 **{"Content-Length": str(found.st_size)},
             )
     console(err=True).print(f"{source} → {path}")
 
 
-def _quoted(path: str) -> str:
+def quoted(path: str) -> str:
     """Return a path for a URL. Names are bytes, and need not be UTF-8; the HTTP client would resolve a plain `..`."""
     parts = os.fsencode(path).split(b"/")
     return "/".join("%2E%2E" if part == b".." else quote(part) for part in parts)
@@ -83,7 +83,7 @@ def _quoted(path: str) -> str:
 
 def _is_folder(client: Client, files: str, path: str) -> bool:
     try:
-        client.get(files + _quoted(path), list=True)
+        client.get(files + quoted(path), list=True)
     except (NotFound, Invalid):
         return False
     return True
@@ -126,7 +126,7 @@ def _download(client: Client, files: str, path: str, target: Path) -> None:
     if target.is_dir():
         name = posixpath.basename(path.rstrip("/"))
         target = target / (name if name not in ("", ".", "..") else "home")
-    with client.download(files + _quoted(path)) as response:
+    with client.download(files + quoted(path)) as response:
         if response.headers.get("content-type") == "application/x-tar":
             target.mkdir(parents=True, exist_ok=True)
             _unpack(response.iter_bytes(_CHUNK), target)

@@ -1,0 +1,80 @@
+"""Every request of the workspace's API has a command: processes, files, terminals, and sharing."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+
+from testing.codehub.doors import Doors
+from testing.ports import free_port
+
+
+def said(doors: Doors, *words: str) -> str:
+    done = doors.codehub("ws", *words)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def test_a_process_is_found_again_by_its_id_read_and_ended(doors: Doors) -> None:
+    script = "echo one; echo two >&2; trap 'echo ended; exit 3' TERM; while :; do sleep 0.1; done"
+    process = said(doors, "exec", "--detach", doors.workspace_id, "--", "sh", "-c", script).strip()
+    doors.stack.wait(lambda: said(doors, "output", doors.workspace_id, process) == "one\n")
+    assert said(doors, "output", doors.workspace_id, process, "--after", "2") == "e\n"
+    assert said(doors, "output", doors.workspace_id, process, "--stderr") == "two\n"
+    said(doors, "signal", doors.workspace_id, process, "sigterm")
+    assert said(doors, "output", doors.workspace_id, process, "--follow") == "one\nended\n"
+    items = json.loads(said(doors, "ps", doors.workspace_id, "--json"))["items"]
+    assert [item["exit_code"] for item in items if item["id"] == process] == [3]
+    for words in (("output", doors.workspace_id, "0123"), ("signal", doors.workspace_id, "0123")):
+        gone = doors.codehub("ws", *words)
+        assert (gone.returncode, b"there is no process" in gone.stderr) == (5, True), gone.stderr
+
+
+def test_files_are_listed_edited_and_deleted(doors: Doors) -> None:
+    doors.sh("mkdir -p 'cli/ü #1?'; printf 'a a' > 'cli/ü #1?/a b.txt'")
+    listed = json.loads(said(doors, "files", doors.workspace_id, "cli", "--depth", "2", "--json"))["items"]
+    assert [item["path"] for item in listed] == ["ü #1?", "ü #1?/a b.txt"]
+    name = "cli/ü #1?/a b.txt"
+    once = doors.codehub("ws", "edit-file", doors.workspace_id, name, "a", "b")
+    assert (once.returncode, b"occurs 2 times" in once.stderr) == (6, True), once.stderr
+    said(doors, "edit-file", doors.workspace_id, name, "a", "b", "--count", "2")
+    assert doors.sh(f"cat '{name}'") == "b b"
+    kept = doors.codehub("ws", "rm-file", doors.workspace_id, "cli")
+    assert (kept.returncode, b"add --recursive" in kept.stderr) == (6, True), kept.stderr
+    said(doors, "rm-file", doors.workspace_id, "cli", "--recursive")
+    for words in (("files", doors.workspace_id, "cli"), ("rm-file", doors.workspace_id, "cli")):
+        assert doors.codehub("ws", *words).returncode == 5
+    for words in (("files", "../.."), ("rm-file", "/etc/passwd"), ("rm-file", ".."), ("rm-file", "../..", "-r")):
+        assert b"is outside the home" in doors.codehub("ws", words[0], doors.workspace_id, *words[1:]).stderr
+    assert doors.codehub("ws", "rm-file", doors.workspace_id, ".", "-r").returncode != 0
+    # No id is a path to another resource, such as the workspace itself.
+    for words in (("terminals", "--close", ".."), ("links", "80", "--revoke", "../../.."), ("signal", "..")):
+        assert doors.codehub("ws", words[0], doors.workspace_id, *words[1:]).returncode == 5
+    assert doors.phase() == "RUNNING"
+
+
+def test_terminals_are_listed_opened_and_closed(doors: Doors) -> None:
+    made = said(doors, "terminals", doors.workspace_id, "--new").strip()
+    assert made in said(doors, "terminals", doors.workspace_id)
+    said(doors, "terminals", doors.workspace_id, "--close", made)
+    assert made not in said(doors, "terminals", doors.workspace_id)
+    assert doors.codehub("ws", "terminals", doors.workspace_id, "--close", made).returncode == 5
+
+
+def test_a_port_is_shared_linked_and_taken_back(doors: Doors) -> None:
+    port = str(free_port())
+    refused = doors.codehub("ws", "links", doors.workspace_id, port, "--new", "1h")
+    assert refused.returncode == 6, refused.stderr
+    assert said(doors, "share", doors.workspace_id, port, "link") == f"Port {port}: link\n"
+    url = httpx.URL(said(doors, "links", doors.workspace_id, port, "--new", "1h").strip())
+    assert url.params["codehub_link"]
+    (link,) = json.loads(said(doors, "links", doors.workspace_id, port, "--json"))["items"]
+    said(doors, "links", doors.workspace_id, port, "--revoke", link["id"])
+    assert json.loads(said(doors, "links", doors.workspace_id, port, "--json"))["items"] == []
+    assert said(doors, "share", doors.workspace_id, port, "owner") == f"Port {port}: owner\n"
+    for words in (
+        ("share", doors.workspace_id, "65536", "users"),
+        ("links", doors.workspace_id, port, "--new", "soon"),
+    ):
+        assert doors.codehub("ws", *words).returncode == 2
