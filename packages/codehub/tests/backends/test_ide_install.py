@@ -72,6 +72,49 @@ def test_an_install_that_was_killed_goes_on_where_it_was(tmp_path: Path, registr
     }
 
 
+_LOG = """
+const log = require(process.argv[1]);
+log.setFlushOn(0);
+log.createAsyncRotatingLogger("server", process.argv[2], 200, 2).then((made) => {
+  made.setPattern("%v");
+  made.debug("not at this level");
+  for (let number = 1; number <= 9; number += 1) made.info(`message ${number}`);
+  made.clearFormatters();
+  made.error("as it is");
+  made.drop();
+  made.error("after the end");
+  return log.createAsyncRotatingLogger("nowhere", "/proc/none/x.log", 200, 2);
+}).then((made) => made.error("without a file"));
+"""
+
+
+def test_an_older_install_gets_log_files_without_the_native_module(tmp_path: Path, registry: NpmRegistry) -> None:
+    registry.let.set()
+    install = CodeServerInstall(tmp_path / "ide", lock(registry.integrity))
+    install.ensure(lambda progress: None)
+    package = install.home / "node_modules/code-server/lib/vscode/node_modules/@vscode/spdlog"
+    package.mkdir(parents=True)
+    (package / "index.js").write_text("require('bindings')('spdlog')\n")
+    (finished,) = install.home.glob("finished-*")
+    finished.rename(install.home / "finished-3")
+    install.ensure(lambda progress: None)
+    file = tmp_path / "logs/server.log"
+    words = [str(install.node_dir / "node"), "-e", _LOG, str(package), str(file)]
+    said = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert said.stdout + said.stderr == ""
+    lines = file.with_name("server.1.log").read_text() + file.read_text()
+    assert [line[24:] for line in lines.splitlines()][-3:] == ["[info] message 8", "[info] message 9", ""]
+    assert lines.endswith("as it is")
+    assert file.stat().st_size <= 200
+
+    (package / "build/Release").mkdir(parents=True)
+    (package / "build/Release/spdlog.node").touch()
+    (package / "index.js").write_text("native\n")
+    (install.home / finished.name).unlink()
+    install.ensure(lambda progress: None)
+    assert (package / "index.js").read_text() == "native\n", "somebody compiled it"
+
+
 def test_a_code_server_that_is_not_the_locked_one_is_not_kept(tmp_path: Path, registry: NpmRegistry) -> None:
     registry.let.set()
     install = CodeServerInstall(tmp_path / "ide", lock("sha512-of-another"))

@@ -2,7 +2,7 @@
 
 The address comes from a user, and this machine can reach hosts that users must not. Therefore only HTTPS and HTTP are
 allowed, every address of the host is checked first, git connects to the checked address regardless of later DNS answers, no
-redirect is followed, no configuration or hook of this machine is read, and time and output are bounded.
+redirect is followed, no configuration or hook of this machine is read, and time, memory and output are bounded.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ from codehub.domain.repository import RepositoryUrl
 
 _TIMEOUT_S = 15.0
 _MOST_OUTPUT = 1 << 20
+# git reads a whole answer into memory before it prints anything. It needs less than 64 MiB for an ordinary repository.
+_MOST_MEMORY_KIB = 256 << 10
+_LIMITED = ["/bin/sh", "-c", f'ulimit -v {_MOST_MEMORY_KIB} && exec "$@"', "sh"]
 _AT_ONCE = 4
 _NOBODY = 65534
 _LINE = re.compile(r"[0-9a-f]{40,64}\trefs/heads/(\S+)")
@@ -114,7 +117,7 @@ class GitRemote:
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         try:
             child = subprocess.Popen(
-                [program, *words, "ls-remote", "--symref", "--", url, "HEAD", "refs/heads/*"],
+                [*_LIMITED, program, *words, "ls-remote", "--symref", "--", url, "HEAD", "refs/heads/*"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -188,6 +191,8 @@ def _system_bundle() -> str:
 
 
 def _explained(output: str, url: RepositoryUrl, has_token: bool) -> str:
+    if re.search(r"[Oo]ut of memory|died of signal", output):
+        return f"{url.host} sends too much: check the URL, or type the branch"
     if re.search(r"Authentication failed|could not read (?:Username|Password)|error: 40[13]", output):
         if has_token:
             return f"{url.host} refused your credential for this repository"

@@ -149,6 +149,7 @@ def show(workspace: str, server: str | None, as_json: bool) -> None:
         ("Description", found["description"] or "–"),
         ("Memo", found["memo"] or "–"),
         ("Owner", found["owner"]),
+        *_template(found),
         ("Profile", found["image_ref"]),
         *_repository(found),
         ("On disk", _disk(found)),
@@ -175,6 +176,18 @@ def _disk(workspace: Mapping[str, Any]) -> str:
         return f"archive of {format_amount(archive)}"
     most = f" of {format_amount(limit)}" if limit is not None else ""
     return f"{format_amount(used)}{most}" if used is not None else "not measured"
+
+
+def _template(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    template = found.get("template")
+    if template is None:
+        return []
+    words = f"{template['name']}, version {template['version']}"
+    if template["pending_version"] is not None:
+        words += f", version {template['pending_version']} from the next start on"
+    if template["update_available"]:
+        words += f"; `codehub ws update-template {found['name']}` takes version {template['latest_version']}"
+    return [("Template", words)]
 
 
 def _repository(found: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from codehub.domain.applied_template import AppliedTemplate
+from codehub.domain.parameters import Value
 from codehub.domain.profiles import Runs
 from codehub.domain.schedule import Schedule, shown_schedule
 from codehub.domain.template_options import NO_OPTIONS, KubernetesOptions, Size
@@ -35,6 +36,15 @@ _COMPARED = (
 
 # An existing clone is never changed, and setup commands run once per home.
 _NEW_HOMES_ONLY = ("repository:", "branch or tag:", "folder:", "setup commands:")
+
+
+def values_by_template(templates: Mapping[str, Template], given: Mapping[str, Value]) -> dict[str, dict[str, Value]]:
+    """Return the values for each template of one text. A value that no template asks for is a mistake in all of them."""
+    asked = {name for template in templates.values() for name in template.parameters}
+    return {
+        name: {each: value for each, value in given.items() if each in template.parameters or each not in asked}
+        for name, template in templates.items()
+    }
 
 
 def notes(template: Template, runtime: str) -> list[str]:

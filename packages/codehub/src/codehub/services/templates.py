@@ -23,7 +23,7 @@ from codehub.domain.parameters import Value
 from codehub.domain.profiles import Catalog, Runs
 from codehub.domain.schedule import time_zone
 from codehub.domain.table_reader import Mistake, Mistakes
-from codehub.domain.template_preview import RUNS, RUNTIMES, applied_changes, notes
+from codehub.domain.template_preview import RUNS, RUNTIMES, applied_changes, notes, values_by_template
 from codehub.domain.templates import Access, StoredVersion, Template, check_known, parse_templates
 from codehub.domain.toml_places import line_of, parse_toml, split_templates
 from codehub.ports.instances import Instances
@@ -187,7 +187,8 @@ class Templates:
         if found := self.problems(source):
             return [Preview("", found)]
         parsed = parse_templates(parse_toml(source), compile_pattern)
-        return [await self._preview(each, 0, given, runtime) for each in parsed.values()]
+        asked = values_by_template(parsed, given)
+        return [await self._preview(each, 0, asked[name], runtime) for name, each in parsed.items()]
 
     async def preview(self, who: Principal, name: str, given: Mapping[str, Value], runtime: str | None) -> Preview:
         offered = await self.get(who, name)

@@ -14,15 +14,19 @@ _SETTINGS = os.path.join(".local", "share", "code-server", "Machine", "settings.
 
 def find(folder: str) -> str | None:
     """Return its path: the standard places in order, then one folder below `.devcontainer`, by name."""
+    return next(iter(candidates(folder)), None)
+
+
+def candidates(folder: str) -> list[str]:
+    """Return the path of the file that applies, and then those of others that could be meant instead."""
     for name in (".devcontainer/devcontainer.json", ".devcontainer.json"):
         if os.path.isfile(os.path.join(folder, name)):
-            return name
+            return [name]
+    names: list[str] = []
     with contextlib.suppress(OSError):
-        for name in sorted(os.listdir(os.path.join(folder, ".devcontainer"))):
-            path = os.path.join(".devcontainer", name, "devcontainer.json")
-            if os.path.isfile(os.path.join(folder, path)):
-                return path
-    return None
+        names = sorted(os.listdir(os.path.join(folder, ".devcontainer")))
+    paths = [os.path.join(".devcontainer", name, "devcontainer.json") for name in names]
+    return [path for path in paths if os.path.isfile(os.path.join(folder, path))]
 
 
 def place_of(home: str, folder: str, clone: str) -> str:
@@ -36,8 +40,8 @@ async def load(link: Link, home: str, folder: str) -> dict[str, object]:
     `image` describes what becomes of its image; `request` is sent again to have it prepared.
     """
     place = os.path.join(home, folder)
-    name = find(place)
-    if name is None:
+    name, *others = candidates(place) or [""]
+    if not name:
         return {}
     try:
         with open(os.path.join(place, name), encoding="utf-8") as file:
@@ -52,6 +56,9 @@ async def load(link: Link, home: str, folder: str) -> dict[str, object]:
     except LinkError as error:
         return {"error": f"{name}: {error}"}
     found["request"] = request
+    ignored = found.get("ignored")
+    unused = [[other, f"is not used: {name} comes first by name"] for other in others]
+    found["ignored"] = [*(ignored if isinstance(ignored, list) else []), *unused]
     if found.get("error"):
         found["error"] = f"{name}: {found['error']}"
     return found

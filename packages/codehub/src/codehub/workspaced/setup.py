@@ -30,6 +30,7 @@ from .with_environment import expand
 _POLL_INTERVAL_S = 0.5
 _KEPT_LOG = 256 << 10
 _TEMPLATE = "template"  # among what is recorded for the home
+_FAILED = "failed"  # among what is recorded for this start: the command of devcontainer.json that failed first
 PARTIAL_BYTES = 100 << 20
 _KILL_AFTER_S = 2.0
 # A clone that is killed leaves git running, which has a session of its own, and its part of the files.
@@ -211,8 +212,8 @@ class Setup:
         entry = known.get(step.id, {})
         if entry.get("state") in ("done", "failed", "skipped"):
             return  # a clone that the user deleted stays deleted
-        if step.needs_clone and self._entry("clone").get("state") != "done":
-            known[step.id] = {"state": "skipped", "message": "The repository is not there."}
+        if step.needs_clone and (why := self._why_not()):
+            known[step.id] = {"state": "skipped", "message": why}
             self._save()
             return
         process = self._running(entry)
@@ -221,8 +222,7 @@ class Setup:
                 process = self._start(step)
             except RequestError as error:
                 known[step.id] = {"state": "failed", "message": error.message, "ended_at": time.time()}
-                self._save()
-                await self.report()
+                await self._ended(step)
                 return
             known[step.id] = {"state": "running", "started_at": time.time(), "process": process.id}
             self._save()
@@ -298,8 +298,20 @@ class Setup:
         stopped = self._stopped.pop(step.id, None)
         known[step.id] = result_of(step, known.get(step.id, {}), code, self._result_file(step), stopped)
         self._keep_log(step, process)
+        await self._ended(step)
+
+    async def _ended(self, step: Step) -> None:
+        if step.needs_clone and self._entry(step.id).get("state") == "failed":
+            self._done_now.setdefault(_FAILED, {"state": "failed", "title": step.title})
         self._save()
         await self.report()
+
+    def _why_not(self) -> str:
+        """Return why the next command of devcontainer.json is not run. Its specification ends them at the first failure."""
+        if self._entry("clone").get("state") != "done":
+            return "The repository is not there."
+        failed = self._done_now.get(_FAILED)
+        return f"It was not run, because {failed.get('title')} failed." if failed else ""
 
     def _limit_s(self) -> float:
         limit = self._message.get("step_limit_s")

@@ -34,6 +34,11 @@ async def test_a_template_is_pushed_previewed_used_updated_and_archived(signed_i
     assert "from 1 to 8" in shown
     assert "DEBUG=true" in await signed_in.ok("templates", "preview", "web", "--param", "debug=yes")
     assert "DEBUG=false" in await signed_in.ok("templates", "preview", str(file))
+    both = tmp_path / "both.toml"
+    both.write_text(WEB + '[templates.plain]\ndescription = "Without questions"\n')
+    assert "DEBUG=true" in await signed_in.ok("templates", "preview", str(both), "--param", "debug=yes")
+    unknown = await signed_in("templates", "preview", str(both), "--param", "debgu=yes")
+    assert (unknown.code, "no such parameter" in unknown.err) == (2, True), unknown
 
     words = ("ws", "create", "shop", "--no-start", "--template", "web", "--param", "workers=4", "--json")
     made = json.loads(await signed_in.ok(*words))
@@ -43,6 +48,7 @@ async def test_a_template_is_pushed_previewed_used_updated_and_archived(signed_i
     assert '+size = {memory = "2G"}' in await signed_in.ok("templates", "show", "web", "--diff")
     assert "size: default → 2G memory" in await signed_in.ok("ws", "update-template", "shop", "--dry-run")
     assert "runs by version 2 from its next start on" in await signed_in.ok("ws", "update-template", "shop")
+    assert "web, version 1, version 2 from the next start on" in await signed_in.ok("ws", "show", "shop")
     refused = await signed_in("templates", "archive", "web")
     assert (refused.code, "is in use (1)" in refused.err) == (6, True), refused
 

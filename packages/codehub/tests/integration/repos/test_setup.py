@@ -238,13 +238,23 @@ def test_a_command_that_fails_and_a_file_with_an_error_leave_the_workspace_usabl
 ) -> None:
     git_server.make(
         "public/failing",
-        {".devcontainer.json": '{"postCreateCommand": "echo why; exit 7", "postStartCommand": "true"}'},
+        {
+            ".devcontainer.json": '{"postCreateCommand": "echo why; cat ~/ready || exit 7", "postStartCommand": "true"}'
+        },
     )
     made = shop.create("failing", repo={"url": git_server.url("public/failing")})
     made.until_setup(lambda now: now["state"] == "failed")
     failed = made.settled()
     assert "exit code 7" in failed["text"]
-    assert [step["state"] for step in failed["steps"]] == ["done", "failed", "done"]
+    assert [step["state"] for step in failed["steps"]] == ["done", "failed", "skipped"]
+    assert failed["steps"][2]["message"] == "It was not run, because postCreateCommand failed."
+    made.put("STANDBY", "STANDBY")
+    made.put("RUNNING", "RUNNING")
+    made.until_setup(lambda now: [step["state"] for step in now["steps"]] == ["done", "failed", "done"])
+    made.sh("touch ~/ready")
+    shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
+    repeated = made.until_setup(lambda now: now["state"] == "done")
+    assert [step["state"] for step in repeated["steps"]] == ["done", "done", "done"]
     assert "why" in made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
     git_server.make("public/wrong", {".devcontainer.json": '{"forwardPorts": ["none"]'})
     wrong = shop.create("wrong", repo={"url": git_server.url("public/wrong")})

@@ -30,7 +30,7 @@ _DROPPED_PACKAGES = (
     "@vscode/windows-registry",
 )
 # Exists once `_finish` has run. Changing the number runs it again on installs of older versions.
-_FINISHED = "finished-3"
+_FINISHED = "finished-4"
 _START = """#!/bin/sh
 # Starts code-server on its own Node. A chat pane nobody asked for would steal the keyboard, and its empty place a quarter
 # of the window: off unless turned on.
@@ -130,7 +130,7 @@ class CodeServerInstall:
         return self.installed and (self.home / _FINISHED).exists()
 
     def _finish(self) -> None:
-        """Complete its terminals: `code FILE` in every shell, and an npm that installs into the home."""
+        """Complete it: `code FILE` in every shell, log files, and an npm that installs into the home."""
         package = self.home / "node_modules/code-server"
         cli = package / "lib/vscode/bin/remote-cli"
         if cli.is_dir():
@@ -139,6 +139,7 @@ class CodeServerInstall:
             code = self.bin_dir / "code"
             code.write_text(_CODE)
             code.chmod(0o755)
+        _replace_native_log(package / "lib/vscode/node_modules/@vscode/spdlog")
         finish_npm(self.home / "node")
         (self.home / _FINISHED).touch(mode=0o644)
 
@@ -241,6 +242,16 @@ def _is_foreign(name: str) -> bool:
     if not any(system in words for system in systems):
         return False
     return "linux" not in words or machine not in words or "musl" in words
+
+
+def _replace_native_log(package: Path) -> None:
+    """Let the editor log without its native module, which a compiler would have to build."""
+    index = package / "index.js"
+    if index.exists() and not list(package.glob("build/**/*.node")):
+        new = package / "index.js.new"  # running editors may load it meanwhile
+        new.write_bytes(files("codehub.adapters.ide").joinpath("spdlog.js").read_bytes())
+        new.chmod(0o644)
+        new.replace(index)
 
 
 def _link(path: Path, target: str) -> None:

@@ -69,4 +69,11 @@ export function repositoryFields(prefilled, named = (_name) => {}) {
 }
 
 /** The last part of a URL's path, as git names the clone. */
-export const nameOf = (url) => /[/:]([^/:]+?)(?:\.git)?\/?$/.exec(url)?.[1] ?? "";
+export function nameOf(url) {
+  const last = /[/:]([^/:]+?)(?:\.git)?\/?$/.exec(url)?.[1] ?? "";
+  try {
+    return decodeURIComponent(last);
+  } catch {
+    return last; // a stray % while the URL is typed
+  }
+}

@@ -85,9 +85,11 @@ async function changeRepository(workspace) {
 export function setupPanel(id) {
   const steps = el("ul", {class: "conditions"});
   const ignored = el("ul", {class: "quiet"});
+  const error = el("p", {class: "warning", hidden: true});
+  const about = el("p", {class: "quiet"}, "Of devcontainer.json, these have no effect here:");
   const output = el("pre", {class: "logs", tabindex: "0", "aria-label": "Output of the setup", hidden: true});
   const show = el("button", {type: "button", onclick: load}, "Show output");
-  const node = el("section", {class: "card", hidden: true}, el("h2", {}, "Setup"), steps, ignored, el("div", {class: "row actions"}, show), output);
+  const node = el("section", {class: "card", hidden: true}, el("h2", {}, "Setup"), steps, error, about, ignored, el("div", {class: "row actions"}, show), output);
 
   async function load() {
     try {
@@ -105,9 +107,10 @@ export function setupPanel(id) {
       setHidden(node, !setup || (!setup.steps.length && !setup.ignored.length && !setup.error));
       if (!setup) return;
       steps.replaceChildren(...setup.steps.map(step));
-      const lines = setup.ignored.map((each) => `${each.key}: ${each.reason}`);
-      if (setup.error) lines.unshift(setup.error);
-      ignored.replaceChildren(...lines.map((line) => el("li", {}, line)));
+      setText(error, setup.error ?? "");
+      setHidden(error, !setup.error);
+      setHidden(about, !setup.ignored.length);
+      ignored.replaceChildren(...setup.ignored.map((each) => el("li", {}, `${each.key}: ${each.reason}`)));
       if (!output.hidden && setup.state === "running") load();
     },
   };

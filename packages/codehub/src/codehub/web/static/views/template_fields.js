@@ -1,6 +1,7 @@
 // The template fields of a form: the selection, and the parameters by type.
 
 import {el, field, freshId} from "../dom.js";
+import {sentence} from "../words.js";
 
 /** One parameter as a labelled input, with `value` if given. */
 function parameterField(parameter, value) {
@@ -11,7 +12,7 @@ function parameterField(parameter, value) {
     return el("div", {class: "check"}, input, el("label", {for: input.id}, parameter.description || parameter.name));
   }
   const input = inputOf(parameter, name, shown);
-  return field(parameter.name, input, [parameter.description, allowed(parameter)].filter(Boolean).join(" "));
+  return field(parameter.name, input, [parameter.description && sentence(parameter.description), allowed(parameter)].filter(Boolean).join(" "));
 }
 
 function inputOf(parameter, name, shown) {
