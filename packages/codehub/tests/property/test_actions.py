@@ -92,6 +92,12 @@ def test_a_refusal_says_the_state_and_from_which_it_works() -> None:
         check_allowed(Action.START, replace(a_workspace(), phase=Phase.RUNNING, desired_state=DesiredState.RUNNING))
 
 
+def test_a_refusal_to_stop_a_start_says_that_it_can_be_cancelled() -> None:
+    starting = replace(a_workspace(), phase=Phase.ARCHIVED, operation=Operation.RESTORING)
+    with pytest.raises(Conflict, match=r"you cannot stop it now; cancel what is under way instead$"):
+        check_allowed(Action.STOP, starting)
+
+
 @given(workspaces)
 def test_every_state_has_words(workspace: Workspace) -> None:
     summary = summarize(workspace)

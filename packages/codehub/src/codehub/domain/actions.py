@@ -89,7 +89,9 @@ def check_allowed(action: Action, workspace: Workspace) -> None:
     status = status_of(workspace)
     if status not in (rule := _RULES[action]).statuses:
         allowed = ", ".join(each for each in Status if each in rule.statuses)
-        raise Conflict(f"the workspace is {status}: you cannot {rule.phrase} now; only from {allowed}")
+        cancels = action is Action.STOP and cancel_target(workspace) is not None
+        instead = "cancel what is under way instead" if cancels else f"only from {allowed}"
+        raise Conflict(f"the workspace is {status}: you cannot {rule.phrase} now; {instead}")
     refused = _refusal(action, workspace)
     if refused is not None:
         raise Conflict(refused)
