@@ -1,3 +1,4 @@
+// @ts-nocheck This runs in Node, whose types are not installed for the check of the pages.
 // A stand-in for VS Code's native logging module, which has to be compiled and is not installed here. Without it, every
 // program of the editor prints a stack trace when it starts, keeps its log messages in memory, and writes no log files.
 // Implements what the editor calls: rotating log files, written synchronously so that nothing is lost at an exit.
