@@ -83,7 +83,7 @@ log.createAsyncRotatingLogger("server", process.argv[2], 200, 2).then((made) => 
   made.error("as it is");
   made.drop();
   made.error("after the end");
-  return log.createAsyncRotatingLogger("nowhere", "/proc/none/x.log", 200, 2);
+  return log.createAsyncRotatingLogger("nowhere", `${process.argv[2]}/below/a/file.log`, 200, 2);
 }).then((made) => made.error("without a file"));
 """
 
