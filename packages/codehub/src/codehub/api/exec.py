@@ -35,7 +35,7 @@ class ProcessCreate(Wire):
 
 class ExecCreate(ProcessCreate):
     timeout_s: float | None = Field(None, gt=0, le=604_800, description="End it after so long.")
-    wait: bool = Field(True, description="Answer when it has ended; otherwise at once, with its id.")
+    wait: bool = Field(True, description="Answer when it has ended; otherwise immediately, with its id.")
     kill_on_disconnect: bool = Field(False, description="End it when the caller hangs up.")
 
 
@@ -142,7 +142,7 @@ async def process_output(
     ctx: Ctx,
     who: Who,
     after: Annotated[int, Query(ge=0, description="How many bytes of it are known already.")] = 0,
-    follow: Annotated[bool, Query(description="Stay until it has ended.")] = False,
+    follow: Annotated[bool, Query(description="Keep the stream open until the process ends.")] = False,
     stream: Annotated[Literal["stdout", "stderr"], Query()] = "stdout",
 ) -> Response:
     """Get a process's output, from any byte on without gaps. Never wakes the workspace."""

@@ -220,7 +220,7 @@ class WorkspaceCreate(Wire):
     template: TemplateName | None = Field(None, description="A template's name, instead of `image_ref`.")
     parameters: ParameterValues = Field(default_factory=dict, description="Values of the template's parameters.")
     repo: RepositoryCreate | None = Field(None, description="Cloned into the home when it first runs.")
-    start: bool = Field(True, description="Start it at once; otherwise it is created archived and empty.")
+    start: bool = Field(True, description="Start it immediately; otherwise it is created archived and empty.")
 
 
 class SetupRetry(Wire):
@@ -229,7 +229,7 @@ class SetupRetry(Wire):
 
 class WorkspaceDuplicate(Wire):
     name: Name
-    start: bool = Field(True, description="Start the copy at once; otherwise it stays archived.")
+    start: bool = Field(True, description="Start the copy immediately; otherwise it stays archived.")
 
 
 class WorkspacePatch(Patch):

@@ -80,7 +80,7 @@ async def end_session(session_id: str, ctx: Ctx, who: Who) -> None:
 
 @router.post("/password", status_code=204, responses=signed_in(413, 429))
 async def change_password(body: PasswordChange, ctx: Ctx, who: Who, address: Address) -> None:
-    """Change your password. Ends all other sessions."""
+    """Change your password. Ends all other sessions and revokes all API tokens."""
     await ctx.accounts.change_password(who, body.current_password, body.new_password, address=address)
 
 

@@ -63,7 +63,7 @@ class TemplateList(View):
 class PushedView(View):
     name: str
     version: int
-    new: bool = Field(description="False if it says exactly what the newest version said.")
+    new: bool = Field(description="False if it equals the newest version.")
 
 
 class PushedList(View):

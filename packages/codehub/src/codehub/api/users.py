@@ -37,7 +37,7 @@ async def get_user(user_id: str, ctx: Ctx, who: Who) -> UserView:
 
 @router.patch("/users/{user_id}", responses=signed_in(404, 409, 413, 429))
 async def change_user(user_id: str, body: UserPatch, ctx: Ctx, who: Who) -> UserView:
-    """Set a password (ends the user's sessions), grant or revoke administrator rights, disable or enable the user."""
+    """Set a password (ends the user's sessions and tokens), change administrator rights, disable or enable the user."""
     change = UserChange(password=body.password, is_admin=body.is_admin, disabled=body.disabled)
     return user_view(await ctx.users.change(who, user_id, change))
 

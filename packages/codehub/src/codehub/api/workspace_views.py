@@ -185,7 +185,7 @@ class WorkspaceView(View):
     sleeps_at: datetime | None = Field(
         description="When it is put to sleep if it stays idle; null if it is not running."
     )
-    keep_awake_until: datetime | None = Field(description="Not put to sleep before: its owner said so.")
+    keep_awake_until: datetime | None = Field(description="The owner requested that it stays awake until then.")
     kept_awake_by: str | None = Field(description="The program that keeps it awake while nobody is there.")
     busy_since: datetime | None = Field(description="Since when that program was found at work.")
     archives_at: datetime | None = Field(

@@ -268,11 +268,11 @@ def transfer(workspace: str, username: str, server: str | None, as_json: bool) -
 @click.option("--archive", is_flag=True, help="Archive the workspaces first.")
 @server_option
 def offboard(username: str, heir: str | None, archive: bool, server: str | None) -> None:
-    """Disable a user, end their sessions, hand on all their workspaces, and remove the account.
+    """Disable a user, end their sessions, transfer all their workspaces, and remove the account.
 
-    With --archive, the workspaces are archived first. If one cannot be archived, nothing is handed on
-    and the account stays, disabled: repeat the command when the problem is fixed. While workspaces
-    that the user deleted can still be undeleted, the account stays too.
+    With --archive, the workspaces are archived first. If one cannot be archived, none is transferred
+    and the account stays, disabled. Fix the problem and repeat the command. The account also stays
+    while workspaces that the user deleted can still be undeleted.
 
     \b
     Examples:

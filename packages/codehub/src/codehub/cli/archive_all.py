@@ -26,7 +26,7 @@ def archive_all(client: Client, workspaces: Sequence[Json]) -> None:
         except CodeHubError as error:
             failed.append(f"{workspace['name']} ({workspace['id']}): {error}")
     if failed:
-        raise Conflict("not everything could be archived; nothing was handed on.\n" + "\n".join(failed))
+        raise Conflict("not everything could be archived; no workspace was transferred.\n" + "\n".join(failed))
 
 
 def _is_at_rest_without_home(workspace: Json) -> bool:

@@ -38,10 +38,10 @@ _MARKS = {Health.GOOD: "ok      ", Health.WARNING: "warning ", Health.BAD: "PROB
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def doctor(with_leftovers: bool, boundaries: bool, boundaries_timeout: int, as_json: bool) -> None:
-    """Check the installation and say how to fix problems.
+    """Check the installation and explain how to fix problems.
 
-    It also tries each boundary of a workspace from inside of one: reaching CodeHub's parts, this machine, other
-    workspaces and cloud metadata, reading others' files, exceeding its limits. A boundary that is NOT HELD is a problem.
+    It also tries the boundaries of a workspace from inside a temporary one: whether it can reach CodeHub, this machine,
+    other workspaces or cloud metadata, read others' files, or exceed its limits. A boundary that is NOT HELD is a problem.
 
     The exit code is 1 if there is a problem.
 
@@ -77,6 +77,6 @@ async def _check(state: EffectiveSettings, boundaries_timeout: int) -> list[Find
     found = [finding for check in (*CHECKS, check_coordinator) for finding in await check(state)]
     if boundaries_timeout:
         if sys.stderr.isatty():
-            click.echo("Trying the boundaries of a workspace from inside of one…", err=True)
+            click.echo("Trying the boundaries of a workspace from inside a temporary one…", err=True)
         found += await check_boundaries(state, boundaries_timeout)
     return found

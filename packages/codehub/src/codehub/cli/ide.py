@@ -31,7 +31,7 @@ def ide() -> None:
 def install(name: str, as_json: bool) -> None:
     """Install code-server with Node, JupyterLab or xterm into the data directory. Does nothing if it is installed.
 
-    xterm is what the dashboard's terminal is drawn with; opening the first terminal installs it too.
+    The dashboard's terminal uses xterm; opening the first terminal installs it too.
 
     \b
     Example:

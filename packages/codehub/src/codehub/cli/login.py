@@ -18,7 +18,7 @@ from codehub.domain.errors import CodeHubError, Invalid, Unauthorized
 @click.command()
 @click.argument("server", required=False)
 @click.option("--server", "named", default=None, hidden=True)  # as all other commands have it
-@click.option("--username", "-u", default=None, help="User name; asked for if not given.")
+@click.option("--username", "-u", default=None, help="User name. Without it, the command asks.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 @click.option("--token-stdin", is_flag=True, help="Store this token (from the account page) instead of creating one.")
 @json_option

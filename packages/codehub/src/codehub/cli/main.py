@@ -40,7 +40,7 @@ _COMMANDS: Final[Mapping[str, Entry]] = {
     "migrate": ("codehub.cli.migrate", "migrate", "Update the database schema."),
     "backup": ("codehub.cli.backup", "backup", "Back up the database, homes and archives while CodeHub runs."),
     "restore": ("codehub.cli.restore", "restore", "Restore a backup into an empty installation."),
-    "doctor": ("codehub.cli.doctor", "doctor", "Check the installation and say how to fix problems."),
+    "doctor": ("codehub.cli.doctor", "doctor", "Check the installation and explain how to fix problems."),
     "demo": ("codehub.cli.demo", "demo", "Create a few workspaces to look around."),
     "ide": ("codehub.cli.ide", "ide", "Install the IDE of process workspaces."),
     "login": ("codehub.cli.login", "login", "Sign in and store an API token."),

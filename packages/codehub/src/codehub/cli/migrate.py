@@ -24,7 +24,7 @@ _POLL_INTERVAL_S: Final = 1.0
 def migrate(check: bool, wait_s: float) -> None:
     """Update the database schema.
 
-    Safe to run several times at once, and while processes of the previous version are running.
+    Safe to run several times in parallel, and while processes of the previous version are running.
 
     \b
     Example:

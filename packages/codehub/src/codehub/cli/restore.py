@@ -53,7 +53,7 @@ def restore(directory: Path) -> None:
       CODEHUB_DATA_DIR=/srv/codehub codehub restore /mnt/backup/today
     """
     if not (directory / MANIFEST).exists():
-        raise Invalid(f"{directory} is no whole backup: {MANIFEST} is missing, which is written last")
+        raise Invalid(f"{directory} is not a complete backup: {MANIFEST}, which is written last, is missing")
     settings = load_settings(os.environ)
     datadir.prepare(settings.data_dir)
     try:

@@ -109,7 +109,7 @@ def config_ssh(yes: bool, remove: bool, path: Path | None, server: str | None) -
     """Make `ssh NAME.codehub` work, and with it scp, rsync, git, VS Code, Cursor and JetBrains Gateway.
 
     Adds a `Host *.codehub` block at the top of ~/.ssh/config and shows the change first. Running it again changes
-    nothing. Lines of your own for these hosts belong above the block: `ssh` takes the first value that it finds.
+    nothing. Put your own lines for these hosts above the block, because `ssh` uses the first value that it finds.
 
     \b
     Examples:

@@ -53,8 +53,8 @@ def templates() -> None:
 def push(file: Any, check: bool, base: tuple[str, ...], force: bool, server: str | None, as_json: bool) -> None:
     """Push the templates of the TOML file FILE ("-" for standard input); administrators only.
 
-    Each template that changed gets a new version. Nothing is pushed if anything in the file is wrong, or if the newest
-    version is another administrator's: merge it into the file and name it with --base, or use --force.
+    Each template that changed gets a new version. Nothing is pushed if the file has a mistake, or if another
+    administrator pushed the newest version. In that case merge it and pass it as --base, or use --force.
 
     \b
     Examples:
@@ -124,7 +124,7 @@ def list_(archived: bool, server: str | None, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--version", "version", type=click.IntRange(min=1), default=None, help="Show this version of its text.")
 @click.option("--diff", is_flag=True, help="Show what a version changed.")
-@click.option("--source", is_flag=True, help="Print the TOML text alone (administrators only).")
+@click.option("--source", is_flag=True, help="Print only the TOML text (administrators only).")
 @server_option
 @json_option
 def show(name: str, version: int | None, diff: bool, source: bool, server: str | None, as_json: bool) -> None:
@@ -171,7 +171,7 @@ def show(name: str, version: int | None, diff: bool, source: bool, server: str |
 def preview(
     name_or_file: str, parameters: tuple[str, ...], runtime: str | None, server: str | None, as_json: bool
 ) -> None:
-    """Show what a workspace created from a template would get. A .toml file need not be pushed first.
+    """Show what a workspace created from a template would get. You can preview a .toml file before you push it.
 
     \b
     Examples:

@@ -53,7 +53,7 @@ def add(host: str, username: str, token_stdin: bool, server: str | None, as_json
     if as_json:
         print_json(made)
     else:
-        console().print(f"{made['host']}: stored. Your running workspaces use it at once.")
+        console().print(f"{made['host']}: stored. Running workspaces use it immediately.")
 
 
 @git_auth.command("ls")
@@ -79,7 +79,7 @@ def list_credentials(server: str | None, as_json: bool) -> None:
 @click.argument("host")
 @server_option
 def remove(host: str, server: str | None) -> None:
-    """Remove the credential for HOST. Access ends at once, in running workspaces too.
+    """Remove the credential for HOST. Access ends immediately, also in running workspaces.
 
     \b
     Example:
@@ -149,8 +149,8 @@ def secrets() -> None:
 def set_secret(name: str, path: Path | None, kind: str | None, server: str | None, as_json: bool) -> None:
     """Set the secret NAME from standard input or a prompt. It becomes an environment variable.
 
-    Files change in running workspaces at once. The environment of an IDE changes when its workspace is started next;
-    new web terminals and `codehub ws exec` have it at once.
+    Files change immediately, also in running workspaces. Variables are set immediately in new web terminals and
+    `codehub ws exec`, and in the IDE at the next start of its workspace.
 
     \b
     Examples:
@@ -172,9 +172,11 @@ def set_secret(name: str, path: Path | None, kind: str | None, server: str | Non
     if as_json:
         print_json(made)
     elif made["kind"] == "file":
-        console().print(f"{name}: set. Your running workspaces have it at once, as $CODEHUB_SECRETS_DIR/{name}.")
+        console().print(f"{name}: set. Running workspaces have it now, as $CODEHUB_SECRETS_DIR/{name}.")
     else:
-        console().print(f"{name}: set. New terminals have it at once; an IDE when its workspace is started next.")
+        console().print(
+            f"{name}: set. New terminals have it now; an IDE has it after the next start of its workspace."
+        )
 
 
 @secrets.command("ls")
@@ -201,7 +203,7 @@ def list_secrets(server: str | None, as_json: bool) -> None:
 @click.argument("name")
 @server_option
 def remove_secret(name: str, server: str | None) -> None:
-    """Remove a secret. Its file is removed at once; running programs keep their environment until they end.
+    """Remove a secret. Its file is removed immediately; running programs keep their environment until they end.
 
     \b
     Example:

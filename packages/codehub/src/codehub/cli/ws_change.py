@@ -208,7 +208,7 @@ def edit(
 def rm(
     workspace: str, force: bool, yes: bool, wait: bool, timeout_s: float | None, server: str | None, as_json: bool
 ) -> None:
-    """Delete a workspace. It is archived first, and an administrator can undelete it for a day.
+    """Delete a workspace. It is archived first, and an administrator can undelete it, by default for a day.
 
     \b
     Examples:

@@ -18,8 +18,8 @@ _port = click.argument("port", type=click.IntRange(1, 65535))
 @click.command()
 @workspace_argument
 @click.argument("process")
-@click.option("--follow", "-f", is_flag=True, help="Stay until it has ended.")
-@click.option("--after", type=click.IntRange(0), default=0, metavar="N", help="Leave out the first N bytes.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing until the process ends.")
+@click.option("--after", type=click.IntRange(0), default=0, metavar="N", help="Skip the first N bytes.")
 @click.option("--stderr", is_flag=True, help="Print its standard error instead.")
 @server_option
 def output(workspace: str, process: str, follow: bool, after: int, stderr: bool, server: str | None) -> None:
@@ -60,7 +60,9 @@ def signal(workspace: str, process: str, signal: str, server: str | None) -> Non
 @click.command()
 @workspace_argument
 @click.argument("path", default="")
-@click.option("--depth", type=click.IntRange(1, 32), default=1, show_default=True, help="Folders within folders.")
+@click.option(
+    "--depth", type=click.IntRange(1, 32), default=1, show_default=True, help="How many levels of folders to list."
+)
 @server_option
 @json_option
 def files(workspace: str, path: str, depth: int, server: str | None, as_json: bool) -> None:
@@ -136,7 +138,7 @@ def edit_file(workspace: str, path: str, old: str, new: str, count: int, server:
 @server_option
 @json_option
 def terminals(workspace: str, new: bool, closed: str | None, server: str | None, as_json: bool) -> None:
-    """List the terminals of a workspace. They are shown in the dashboard; `codehub ssh` opens a shell in yours.
+    """List the terminals that the dashboard shows for a workspace. For a shell in your own terminal, use `codehub ssh`.
 
     \b
     Examples:
@@ -173,7 +175,7 @@ def share(workspace: str, port: int, who: str, server: str | None) -> None:
     \b
     Examples:
       codehub ws share api 3000 users
-      codehub ws share api 3000 owner      ends it, with all links
+      codehub ws share api 3000 owner      stops sharing and ends all links
     """
     with connect(server) as client:
         path = f"workspaces/{find_workspace(client, workspace)['id']}/ports/{port}"
@@ -185,15 +187,15 @@ def share(workspace: str, port: int, who: str, server: str | None) -> None:
 @workspace_argument
 @_port
 @click.option(
-    "--new", "duration", metavar="DURATION", default=None, help="Make a link that is good for 30m, 4h or 2d."
+    "--new", "duration", metavar="DURATION", default=None, help="Create a link that is valid for 30m, 4h or 2d."
 )
-@click.option("--revoke", "revoked", metavar="ID", default=None, help="End a link at once.")
+@click.option("--revoke", "revoked", metavar="ID", default=None, help="Revoke a link.")
 @server_option
 @json_option
 def links(
     workspace: str, port: int, duration: str | None, revoked: str | None, server: str | None, as_json: bool
 ) -> None:
-    """List the links to PORT, which is shared with `codehub ws share`. A new link's address is printed only once.
+    """List, create or revoke links to PORT, which is shared with `codehub ws share`. A new link is printed only once.
 
     \b
     Examples:

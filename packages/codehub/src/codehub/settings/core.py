@@ -93,7 +93,7 @@ class CoreSettings(BaseModel):
     image_registry: ImageRegistry = Field(
         "",
         alias="CODEHUB_IMAGE_REGISTRY",
-        description="Where the images of the shipped profiles are: with `registry.example.org/team`, code-server's is "
+        description="Registry of the shipped profiles' images. With `registry.example.org/team`, code-server's image is "
         "`registry.example.org/team/codehub/code-server:1`. Empty: `codehub/code-server:1`, as images/build.sh names it.",
     )
     allowed_images: Words = Field(
@@ -105,7 +105,7 @@ class CoreSettings(BaseModel):
         False,
         alias="CODEHUB_DEVCONTAINER_BUILDS",
         description="Whether Dockerfiles and features of a repository's devcontainer.json are built on Docker. Build steps "
-        "run as root in containers. Images without a build need no switch.",
+        "run as root in containers. Images without a build do not need this setting.",
     )
     allowed_features: Words = Field(
         (),
@@ -130,10 +130,12 @@ class CoreSettings(BaseModel):
         1800.0,
         gt=0,
         alias="CODEHUB_BUILD_TIMEOUT",
-        description="How long the build or pull of such an image may take.",
+        description="How long the build or pull of a devcontainer.json's image may take.",
     )
     build_size: Bytes = Field(
-        20 << 30, alias="CODEHUB_BUILD_SIZE", description="How large such an image may become while it is built."
+        20 << 30,
+        alias="CODEHUB_BUILD_SIZE",
+        description="Maximum size of a devcontainer.json's image during its build.",
     )
     instance_memory: Bytes = Field(
         4 << 30, alias="CODEHUB_INSTANCE_MEMORY", description="Memory limit of a workspace."
@@ -145,7 +147,8 @@ class CoreSettings(BaseModel):
     instance_networks: Networks = Field(
         (),
         alias="CODEHUB_INSTANCE_NETWORKS",
-        description="Private networks that process workspaces may reach, for example 10.20.0.0/16; none when empty.",
+        description="Private networks that process and container workspaces may reach, for example 10.20.0.0/16. "
+        "Empty: none.",
     )
     instance_user_namespaces: bool = Field(
         False,
@@ -155,8 +158,8 @@ class CoreSettings(BaseModel):
     isolation: Literal["auto", "required", "best-effort"] = Field(
         "auto",
         alias="CODEHUB_ISOLATION",
-        description="When a process workspace cannot be isolated. auto: refuse to start it if there are several users or "
-        "workspaces have been isolated here before. required: always refuse. best-effort: start it anyway.",
+        description="What to do if a process workspace cannot be isolated. auto: refuse to start it if there are several "
+        "users or if workspaces were isolated here before. required: always refuse. best-effort: start it anyway.",
     )
     secrets_key: str = Field(
         "",
@@ -244,7 +247,8 @@ class CoreSettings(BaseModel):
     admin_password: str = Field(
         "",
         alias="CODEHUB_ADMIN_PASSWORD",
-        description="Password of the first user. Empty: generated once and stored in a file.",
+        description="Password of the first user. Empty: `codehub up` generates one and stores it in a file; `codehub serve "
+        "api` creates no user.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", alias="CODEHUB_LOG_LEVEL", description="Lowest level that is logged."
@@ -288,7 +292,7 @@ class CoreSettings(BaseModel):
     active_duration_s: Seconds = Field(
         30,
         alias="COORDINATOR_ACTIVE_DURATION",
-        description="How long the controller uses the active interval after a wake-up.",
+        description="How long the coordinator uses the active interval after a wake-up.",
     )
     ttl_interval_s: Seconds = Field(
         60, alias="COORDINATOR_TTL_INTERVAL", description="Time between two checks for idle workspaces."

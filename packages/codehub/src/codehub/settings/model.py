@@ -29,7 +29,7 @@ class Settings(CoreSettings):
     k8s_image: str = Field(
         "codehub:latest",
         alias="CODEHUB_K8S_IMAGE",
-        description="CodeHub's own image, which archive and restore Jobs run.",
+        description="CodeHub's own image. Workspace Pods take their tools from it, and archive and restore Jobs run it.",
     )
     k8s_storage_class: str = Field(
         "",
@@ -40,7 +40,8 @@ class Settings(CoreSettings):
     k8s_access_mode: Literal["ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"] = Field(
         "ReadWriteOnce",
         alias="CODEHUB_K8S_ACCESS_MODE",
-        description="Access mode of homes. ReadWriteOncePod is safest where cluster (1.29 or later) and driver have it.",
+        description="Access mode of homes. ReadWriteOncePod is safest, if the cluster (1.29 or later) and the driver "
+        "support it.",
     )
     k8s_cpu_request: Quantity = Field(
         "100m", alias="CODEHUB_K8S_CPU_REQUEST", description="CPU that the scheduler reserves for a workspace."
@@ -51,7 +52,7 @@ class Settings(CoreSettings):
     k8s_ephemeral_storage: Quantity = Field(
         "10Gi",
         alias="CODEHUB_K8S_EPHEMERAL_STORAGE",
-        description="Limit of what a workspace may write outside its home.",
+        description="How much a workspace may write outside its home.",
     )
     k8s_image_pull_secrets: Words = Field(
         (),

@@ -163,7 +163,7 @@ async def test_a_user_who_leaves_has_everything_archived_and_an_archive_that_fai
     await stage.change(broken, phase="ERROR", error_reason="RetryExceeded")
     failed = await signed_in.end(leaving)
     assert failed.code == 6, failed
-    assert "nothing was handed on" in failed.err, failed
+    assert "no workspace was transferred" in failed.err, failed
     assert f"broken ({broken})" in failed.err, failed
     assert (await stage.row(asleep))["owner_user_id"] == await stage.user_id("ada")
 

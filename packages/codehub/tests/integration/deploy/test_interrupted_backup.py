@@ -74,7 +74,7 @@ def test_a_backup_that_is_killed_at_any_step_is_not_taken_for_a_whole_one(old: S
             again = old.run("backup", str(saved))
             assert (again.returncode, "was not completed: remove it" in again.stderr) == (6, True), again.stderr
             refused = new.run("restore", str(saved))
-            assert (refused.returncode, "no whole backup" in refused.stderr) == (2, True), refused.stderr
+            assert (refused.returncode, "not a complete backup" in refused.stderr) == (2, True), refused.stderr
 
 
 def test_a_copy_that_is_killed_makes_the_backup_fail(old: Stack, tmp_path: Path) -> None:
