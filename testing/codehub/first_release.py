@@ -5,6 +5,8 @@ Written once with `git archive 24ae4f3b:packages/codehub/src | xz -9e`; its newe
 
 from __future__ import annotations
 
+import os
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import Final
@@ -21,3 +23,18 @@ def unpack_first_release(place: Path) -> Path:
     with tarfile.open(ARCHIVE) as tar:
         tar.extractall(source, filter="data")
     return source
+
+
+def tree_of(source: Path, scratch: Path) -> str:
+    """Return what git calls this directory. `scratch` is for a repository."""
+    environment = {**os.environ, "GIT_DIR": str(scratch), "GIT_WORK_TREE": str(source)}
+
+    def git(*words: str) -> str:
+        command = ["git", "-c", "core.autocrlf=false", *words]
+        return subprocess.run(
+            command, env=environment, cwd=source, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    git("init", "--quiet")
+    git("add", "--force", "--all")
+    return git("write-tree")

@@ -6,6 +6,7 @@ import struct
 import time
 from contextlib import suppress
 
+import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -13,7 +14,7 @@ from websockets.typing import Subprotocol
 
 from testing.codehub.doors import Doors
 from testing.codehub.full_stack import TIMEOUT_S
-from testing.codehub.terminals import attached, opened
+from testing.codehub.terminals import Viewer, attached, opened
 
 
 def test_a_shell_answers_and_its_screen_is_there_for_the_next_viewer(doors: Doors) -> None:
@@ -123,7 +124,7 @@ def test_strangers_and_terminals_that_are_gone_are_refused(doors: Doors) -> None
         assert refused.value.rcvd.code == code
 
 
-def test_a_browsers_session_shows_a_terminal_only_with_its_key(doors: Doors) -> None:
+def test_a_browsers_session_shows_a_terminal_only_with_its_key_and_until_it_ends(doors: Doors) -> None:
     terminal = opened(doors, ["bash", "--norc"])
     address = f"{doors.stack.url.replace('http', 'ws', 1)}{doors.api}/terminals/{terminal}/attach"
     with doors.stack.client() as browser:
@@ -141,5 +142,14 @@ def test_a_browsers_session_shows_a_terminal_only_with_its_key(doors: Doors) -> 
             socket.recv(timeout=TIMEOUT_S)
         assert refused.value.rcvd is not None
         assert refused.value.rcvd.code == 4401
+    with connect(address, additional_headers=cookie, subprotocols=both, proxy=None) as socket:
+        viewer = Viewer(socket)
+        assert viewer.take() == b"S"
+        sent = {**cookie, "X-CodeHub-Session-Key": key}
+        assert httpx.post(f"{doors.stack.url}/api/v1/logout", headers=sent, trust_env=False).status_code == 204
+        with pytest.raises(ConnectionClosed) as ended:
+            viewer.until("a text that is on no screen")
+        assert ended.value.rcvd is not None
+        assert ended.value.rcvd.code == 4401
     with doors.client() as client:
         client.delete(f"{doors.api}/terminals/{terminal}")

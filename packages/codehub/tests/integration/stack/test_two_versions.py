@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import psutil
 import pytest
 
 from testing.codehub.dashboard import PASSWORD
-from testing.codehub.first_release import TREE, unpack_first_release
+from testing.codehub.first_release import TREE, tree_of, unpack_first_release
 from testing.codehub.full_stack import Stack, fresh_stack
 from testing.codehub.tiny_ide import run_through_proxy
 from testing.ports import free_ports
@@ -76,17 +75,7 @@ def coordinator_of(stack: Stack) -> psutil.Process:
 
 
 def test_what_is_called_the_first_release_is_it(first_release: Path, tmp_path: Path) -> None:
-    environment = {**os.environ, "GIT_DIR": str(tmp_path / "git"), "GIT_WORK_TREE": str(first_release)}
-
-    def git(*words: str) -> str:
-        command = ["git", "-c", "core.autocrlf=false", *words]
-        return subprocess.run(
-            command, env=environment, cwd=first_release, check=True, capture_output=True, text=True
-        ).stdout
-
-    git("init", "--quiet")
-    git("add", "--force", "--all")
-    assert git("write-tree").strip() == TREE
+    assert tree_of(first_release, tmp_path / "git") == TREE
 
 
 def test_an_installation_of_the_first_release_goes_on_in_ours_with_everything_in_it(first_release: Path) -> None:
