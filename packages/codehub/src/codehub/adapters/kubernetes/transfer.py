@@ -115,6 +115,16 @@ def _attested(pod: Pod | None) -> tuple[object, object]:
     return (found.get("sha256"), found.get("bytes")) if isinstance(found, dict) else (None, None)
 
 
+def _end_of(pod: Pod | None) -> str:
+    """Return how the cluster reports a pod's end, for an error."""
+    if pod is None:
+        return "it is gone"
+    ended = pod.main.terminated if pod.main is not None else None
+    if ended is None:
+        return f"its phase is {pod.phase}"
+    return f"{ended.reason}, exit code {ended.exit_code}, message {ended.message[:200]!r}"
+
+
 async def _check(response: httpx.Response) -> None:
     if response.status_code == 200:
         return
@@ -194,9 +204,11 @@ class TransferJobs:
 
         if not await pods.wait_until(ended, _GONE_TIMEOUT_S):
             raise Transient(f"the pod {transfer.pod} of the transfer does not end")
-        if _attested(pods.get(transfer.uid)) != (meta.sha256, meta.size):
+        pod = pods.get(transfer.uid)
+        if _attested(pod) != (meta.sha256, meta.size):
             raise Transient(
-                f"the pod {transfer.pod} does not confirm what was transferred: it ended before, or never did it"
+                f"the pod {transfer.pod} does not confirm what was transferred: it ended before, or never did it "
+                f"({_end_of(pod)})"
             )
 
     async def _create(self, wanted: TransferJob, options: PodOptions) -> tuple[Job, dict[str, Any]]:

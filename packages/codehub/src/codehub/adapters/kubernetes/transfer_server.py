@@ -259,4 +259,6 @@ def _end_now(number: int, frame: FrameType | None) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _end_now)
-    sys.exit(serve(sys.argv[1], Path(sys.argv[2]), os.environ["CODEHUB_TRANSFER_SECRET"]))
+    # Not sys.exit: request threads may still close their connections, and must not meet an interpreter that is being torn
+    # down. The exit code is part of what confirms a transfer.
+    os._exit(serve(sys.argv[1], Path(sys.argv[2]), os.environ["CODEHUB_TRANSFER_SECRET"]))
