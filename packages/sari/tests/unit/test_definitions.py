@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from sari.languages import catalog, parse
+from sari.languages import catalog, parse, shell_functions
 from sari.languages.macros import by_namespace, first_branches, without_macros
 
 
@@ -284,3 +284,10 @@ def test_functions_of_a_script_that_the_parser_does_not_understand_are_found() -
     found = {(one.name, one.line, one.end_line) for one in symbols if one.kind == "function"}
     assert {name for name, _, _ in found} == {"first", "second", "third", "fourth"}
     assert {("second", 8, 10), ("third", 11, 13), ("fourth", 14, 14)} <= found
+
+
+def test_a_script_of_unclosed_functions_and_here_documents_is_read_once() -> None:
+    """To search for the end of each one again would take hours."""
+    rows = 100_000
+    assert sum(1 for _ in shell_functions.functions(b"a()\n" * rows)) == rows
+    assert list(shell_functions.functions(b"cat <<EOF\n" * rows + b"f() {\n}\n")) == [("f", rows + 1, rows + 2)]
