@@ -131,7 +131,7 @@ async def test_ports_are_listed_shared_and_linked(doors: Doors, page: Page) -> N
     await row.get_by_label(f"Who may open port {port}").select_option("link")
     await row.get_by_role("button", name="New link").click()
     dialog = page.get_by_role("dialog")
-    await dialog.get_by_label("Good for").select_option("3600")
+    await dialog.get_by_label("Valid for").select_option("3600")
     await dialog.get_by_role("button", name="Make link").click()
     await expect(dialog.get_by_label("Address")).to_have_value(re.compile(r"codehub_link="))
     await dialog.get_by_role("button", name="I have copied it").click()
@@ -171,7 +171,7 @@ async def test_ssh_shows_what_to_paste_and_the_host_key(doors: Doors, page: Page
     await page.reload()
     await expect(page.get_by_text("ssh doors.codehub", exact=True)).to_be_visible()
     await expect(page.get_by_text(re.compile(r"codehub login http.* && codehub config-ssh"))).to_be_visible()
-    await press(page, "Make it now")
+    await press(page, "Create it now")
     fingerprint = page.get_by_text(re.compile(r"^SHA256:"))
     await expect(fingerprint).to_be_visible()
     with doors.client() as client:

@@ -91,9 +91,9 @@ def test_the_digest_follows_from_everything_that_the_image_is_made_of() -> None:
     ("document", "why"),
     [
         ({"image": "a", "features": {"ghcr.example/x:1": {}}}, "CODEHUB_ALLOWED_FEATURES"),
-        ({"image": "a", "features": {"devcontainers/features/x:1": {}}}, "is no feature"),
-        ({"image": "a", "features": {"https://example.org/x.tgz": {}}}, "is no feature"),
-        ({"image": "a", "features": {"registry.example/x@md5:" + "0" * 32: {}}}, "is no feature"),
+        ({"image": "a", "features": {"devcontainers/features/x:1": {}}}, "is not a feature"),
+        ({"image": "a", "features": {"https://example.org/x.tgz": {}}}, "is not a feature"),
+        ({"image": "a", "features": {"registry.example/x@md5:" + "0" * 32: {}}}, "is not a feature"),
         ({"image": "a", "features": {f"./{n}": {} for n in range(21)}}, "more than 20"),
         ({"image": "a", "features": {"./tool": {"version": "3"}}}, "is one of 1, 2"),
         ({"image": "a", "features": {"./../../x": {}}}, "leads out"),

@@ -95,7 +95,7 @@ def test_two_versions_on_the_path_are_found(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("entry", "says"),
     [
-        ({"command": "/gone/sari", "args": ["mcp"]}, "not there any more"),
+        ({"command": "/gone/sari", "args": ["mcp"]}, "no longer exists"),
         ({"command": "sari", "args": ["mcp"]}, "client's own path"),
         ({"command": SARI, "args": []}, "do not name `mcp`"),
         ({"url": "http://127.0.0.1:1/mcp"}, "no command"),

@@ -30,7 +30,7 @@ class _Stream:
         try:
             await self.stream.write(json.dumps(message).encode() + b"\n")
         except OSError as error:
-            raise UpstreamUnavailable("the workspace hung up") from error
+            raise UpstreamUnavailable("the workspace closed the connection") from error
 
     async def messages(self) -> AsyncIterator[Message]:
         ahead = bytearray()

@@ -54,7 +54,7 @@ class TokenView(View):
     expires_at: datetime | None
     last_used_at: datetime | None
     workspace_id: str | None = Field(
-        None, description="The only workspace it is good for; null for all of one's own."
+        None, description="The only workspace that it is valid for; null for all of one's own."
     )
 
 

@@ -185,7 +185,7 @@ async def principal(request: HTTPConnection) -> Principal:
     if who is None:
         raise Unauthorized("sign in first: the session or API token is missing or has expired")
     if who.workspace_id is not None and not _within(request.url.path, who.workspace_id):
-        raise Denied(f"this API token is good for workspace {who.workspace_id} only")
+        raise Denied(f"this API token is valid for workspace {who.workspace_id} only")
     return who
 
 

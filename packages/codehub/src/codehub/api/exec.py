@@ -22,7 +22,7 @@ router = api_router("exec")
 _JSON = {"Content-Type": "application/json"}
 Command = Annotated[
     list[str] | str,
-    Field(description="A list of words as it is, or a line for the user's shell.", min_length=1),
+    Field(description="A list of arguments, or a line for the user's shell.", min_length=1),
 ]
 
 
@@ -34,9 +34,9 @@ class ProcessCreate(Wire):
 
 
 class ExecCreate(ProcessCreate):
-    timeout_s: float | None = Field(None, gt=0, le=604_800, description="End it after so long.")
+    timeout_s: float | None = Field(None, gt=0, le=604_800, description="End it after this many seconds.")
     wait: bool = Field(True, description="Answer when it has ended; otherwise immediately, with its id.")
-    kill_on_disconnect: bool = Field(False, description="End it when the caller hangs up.")
+    kill_on_disconnect: bool = Field(False, description="End it when the caller disconnects.")
 
 
 class SignalSend(Wire):
@@ -141,7 +141,7 @@ async def process_output(
     process_id: str,
     ctx: Ctx,
     who: Who,
-    after: Annotated[int, Query(ge=0, description="How many bytes of it are known already.")] = 0,
+    after: Annotated[int, Query(ge=0, description="How many bytes of it you already have.")] = 0,
     follow: Annotated[bool, Query(description="Keep the stream open until the process ends.")] = False,
     stream: Annotated[Literal["stdout", "stderr"], Query()] = "stdout",
 ) -> Response:

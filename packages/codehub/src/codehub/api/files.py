@@ -34,7 +34,7 @@ _CONTENT: dict[int | str, dict[str, Any]] = {
         "description": "The file; a tar of a folder; or, with `list`, its entries as JSON.",
         "content": {"application/octet-stream": {}, "application/x-tar": {}, "application/json": {}},
     },
-    206: {"description": "The part that `Range` asked for.", "content": {"application/octet-stream": {}}},
+    206: {"description": "The requested range.", "content": {"application/octet-stream": {}}},
 }
 
 
@@ -100,7 +100,7 @@ async def remove_file(
     request: Request,
     ctx: Ctx,
     who: Who,
-    recursive: Annotated[bool, Query(description="A folder with all that is in it.")] = False,
+    recursive: Annotated[bool, Query(description="A folder with everything in it.")] = False,
     wake: Wake = True,
 ) -> Response:
     """Remove a file or an empty folder; with `recursive`, any folder."""

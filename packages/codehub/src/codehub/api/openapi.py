@@ -13,13 +13,13 @@ from codehub.api.views import ErrorView
 
 _WHY: Mapping[int, str] = {
     400: "The request itself is wrong: INVALID_REQUEST.",
-    401: "Nobody is signed in, or not any more: UNAUTHORIZED.",
+    401: "Not signed in, or the session has ended: UNAUTHORIZED.",
     403: "Not allowed, or sent from a foreign origin: FORBIDDEN.",
-    404: "There is no such thing: NOT_FOUND or WORKSPACE_NOT_FOUND.",
+    404: "Not found: NOT_FOUND or WORKSPACE_NOT_FOUND.",
     409: "Not from this state: INVALID_STATE. Or the name is in use: NAME_TAKEN.",
     413: "The body is too long: PAYLOAD_TOO_LARGE.",
     429: "RUNNING_LIMIT_EXCEEDED, or TOO_MANY_REQUESTS with Retry-After.",
-    502: "What the workspace runs on does not answer: UPSTREAM_UNAVAILABLE.",
+    502: "The backend of the workspace does not answer: UPSTREAM_UNAVAILABLE.",
     503: "The database does not answer: SERVICE_UNAVAILABLE with Retry-After.",
 }
 DESCRIPTION = """Workspaces that sleep, archive themselves and wake when they are opened.

@@ -186,7 +186,7 @@ async def _to_workspace(socket: WebSocket, stream: ByteStream, context: Context,
     while True:
         message = await socket.receive_bytes()
         if not message or len(message) > _LONGEST_INPUT:
-            raise ConnectionResetError("not a message of ours")
+            raise ConnectionResetError("not a known message")
         if message[:1] == b"I":
             # Keystrokes are user activity; an open tab is not.
             with contextlib.suppress(CodeHubError):

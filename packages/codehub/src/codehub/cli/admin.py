@@ -280,7 +280,7 @@ def offboard(username: str, heir: str | None, archive: bool, server: str | None)
       codehub admin users offboard ada --archive
     """
     if heir is None and not archive:
-        raise click.UsageError("say what happens to the workspaces: --to USERNAME, --archive, or both")
+        raise click.UsageError("choose what happens to the workspaces: --to USERNAME, --archive, or both")
     with _as_admin(server) as client:
         heir = heir or str(client.get("whoami")["user"]["username"])
         if heir == username:

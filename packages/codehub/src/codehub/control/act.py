@@ -158,7 +158,7 @@ class Actor:
         assert copy.copy_of is not None
         original = await self._load(copy.copy_of)
         if original is None:
-            raise Terminal("the original does not exist any more")
+            raise Terminal("the original no longer exists")
         return original, source_of(original)
 
     async def _start(self, task: Task) -> None:
@@ -238,7 +238,7 @@ class Actor:
             await backends.purge()
             return
         if status.state is HomeState.INCOMPLETE or status.ctx is None:
-            raise Terminal("the volume is not whole and cannot be archived; it goes when retention ends")
+            raise Terminal("the volume is incomplete and cannot be archived; it is removed when its retention ends")
         is_recorded = workspace.home_ctx is not None or workspace.archive_key is None
         await self._archive_and_remove(task, backends, status.ctx, current=is_recorded)
 

@@ -149,7 +149,7 @@ class DevImages:
         """Pull or build the image, and have the workspace restarted with it."""
         wanted, row = _parse(question), await self._row(workspace_id)
         if wanted is None or not _keys(wanted):
-            raise Invalid("devcontainer.json requests no image any more")
+            raise Invalid("devcontainer.json no longer requests an image")
         plan = await self._plan(row, wanted, status, question)
         job = self._job(row, plan, status, tell)
         error = await asyncio.shield(job.task)
@@ -259,7 +259,7 @@ class DevImages:
     async def _row(self, workspace_id: str) -> Workspace:
         found = await self._rows.load([workspace_id])
         if not found:
-            raise Invalid("the workspace does not exist any more")
+            raise Invalid("the workspace no longer exists")
         return found[0].workspace
 
     async def run(self) -> None:

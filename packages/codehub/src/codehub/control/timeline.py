@@ -59,7 +59,7 @@ def unblocked(was: Blocked) -> TimelineEvent:
 
 
 def found_again() -> TimelineEvent:
-    return TimelineEvent("found_again", "What was lost is there again, whole: going on")
+    return TimelineEvent("found_again", "What was lost is back and complete: continuing")
 
 
 def error(reason: ErrorReason, message: str, operation: Operation = Operation.NONE) -> TimelineEvent:

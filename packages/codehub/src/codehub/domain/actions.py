@@ -159,7 +159,7 @@ def _refusal(action: Action, workspace: Workspace) -> str | None:
     if action is Action.CONTINUE_FROM_ARCHIVE and workspace.archive_key is None:
         return "the workspace was never archived: there is nothing to continue from"
     if action is Action.UNDELETE and workspace.purged_at is not None:
-        return "the workspace is past its retention and its archives are going: it cannot be undeleted"
+        return "the workspace is past its retention and its archives are being removed: it cannot be undeleted"
     if rule.refuses_lost_data and workspace.phase is Phase.ERROR and workspace.error_reason in NEEDS_ADMIN:
         return (
             f"the workspace has {workspace.error_reason}: an administrator has to recover it from one of its archives"

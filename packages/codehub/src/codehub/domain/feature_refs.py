@@ -29,7 +29,7 @@ def parse_feature_ref(key: str) -> ImageRef:
         ref = ImageRef("", "", "", "")
     if not ref.registry or (ref.digest and not _SHA256.fullmatch(ref.digest)):
         raise Invalid(
-            f"{key!r} is no feature: use a folder of the repository (./NAME), or HOST/PATH/NAME[:VERSION] of a registry"
+            f"{key!r} is not a feature: use a folder of the repository (./NAME), or HOST/PATH/NAME[:VERSION] of a registry"
         )
     return ref
 

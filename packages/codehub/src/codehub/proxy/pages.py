@@ -50,7 +50,7 @@ _TEXTS: Final[dict[Page, str]] = {
 }
 # The limit of the installation is reached, and the user has no running workspace to stop.
 _ALL_TAKEN: Final = (
-    "Other users' workspaces take every place there is. This page opens yours as soon as one of them stops;"
+    "Other users' workspaces use all available places. This page opens yours as soon as one of them stops;"
     " an administrator can stop one, or raise the limit."
 )
 # Archived, but never used: there are no files that could be restored.

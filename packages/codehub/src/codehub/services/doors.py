@@ -84,7 +84,7 @@ class Doors:
                         raise Conflict("the workspace was stopped while it was starting")
                     await asyncio.sleep(_POLL_INTERVAL_S)
         except TimeoutError:
-            raise UpstreamUnavailable("the workspace is still on its way up: try again later") from None
+            raise UpstreamUnavailable("the workspace is still starting: try again later") from None
 
     async def _helper(self, workspace: Workspace) -> Upstream:
         backend = self.instances.get(workspace.instance_backend)

@@ -35,7 +35,7 @@ class Principal:
     def must_not_be_limited(self) -> None:
         """Reject tokens of one workspace: what this creates is outside of it."""
         if self.workspace_id is not None:
-            raise Denied(f"this API token is good for workspace {self.workspace_id} only")
+            raise Denied(f"this API token is valid for workspace {self.workspace_id} only")
 
     def must_be_present(self) -> None:
         """Reject API tokens. Some actions need a session, or a leaked token could make itself permanent."""

@@ -1,4 +1,4 @@
-"""All settings. `docs/configuration.md` is generated from this: those of `core`, then those of Kubernetes."""
+"""All settings. `docs/configuration.md` is generated from this: those of `core`, of `control`, then of Kubernetes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from codehub.settings.core import CoreSettings
+from codehub.settings.control import ControlSettings
 from codehub.settings.types import Pairs, Quantity, Words
 
 
-class Settings(CoreSettings):
+class Settings(ControlSettings):
     """The effective settings."""
 
     kubeconfig: str = Field(

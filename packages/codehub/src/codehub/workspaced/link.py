@@ -56,7 +56,7 @@ class Link:
                 self._there.clear()
             for waiting in self._answers.values():
                 if not waiting.done():
-                    waiting.set_exception(LinkError("CodeHub hung up before it answered"))
+                    waiting.set_exception(LinkError("CodeHub closed the connection before it answered"))
             self._answers.clear()
 
     async def _read(self, connection: Connection) -> None:

@@ -64,7 +64,7 @@ class ProcessRoutes:
             if left in done and ended not in done:
                 if kill:
                     await self.processes.end(process)
-                raise ConnectionResetError("the caller has hung up")
+                raise ConnectionResetError("the caller has disconnected")
             if not done:
                 await self.processes.end(process)
         finally:

@@ -98,7 +98,7 @@ class Setup:
                     await self._step(step)
                 await self._more()
             except OSError as error:
-                self._found["error"] = f"The setup cannot be written down: {error.strerror}"
+                self._found["error"] = f"The state of the setup cannot be saved: {error.strerror}"
         self._busy = False
         await self.report()
 
@@ -323,7 +323,7 @@ class Setup:
         process = self._running(entry)
         found = [step for step in self._steps if step.id == step_id]
         if not found or entry.get("state") != "running" or process is None or not process.alive:
-            raise conflict("this step does not run any more")
+            raise conflict("this step is no longer running")
         await self._stop(found[0], process, skipped(found[0]))
 
     async def _stop(self, step: Step, process: Process, outcome: dict[str, object]) -> None:

@@ -56,7 +56,10 @@ def awaited_environment(fd: int) -> dict[str, str]:
         ready, _, _ = select.select([fd], [], [], max(0.0, give_up - time.monotonic()))
         data = os.read(fd, 65536) if ready else b""
         if not data:
-            print("workspaced: the secrets of this workspace's owner did not come; starting without", file=sys.stderr)
+            print(
+                "workspaced: the secrets of this workspace's owner were not received; starting without them",
+                file=sys.stderr,
+            )
             break
         line += data
     os.close(fd)

@@ -124,7 +124,7 @@ async def test_at_the_limit_of_the_installation_the_page_says_whose_workspaces_t
         browser = await here.signed_in(workspace_id)
         page = await browser.get(f"/w/{workspace_id}/", headers=NAVIGATION)
         assert page.status_code == 502
-        assert "Other users' workspaces take every place" in unescape(page.text)
+        assert "Other users' workspaces use all available places" in unescape(page.text)
         assert running not in page.text, "the workspaces of others are not shown"
         assert (await here.row(workspace_id))["desired_state"] == "STANDBY"
         await put_in_state(here.database, running, phase="STANDBY", desired_state="STANDBY")

@@ -227,7 +227,7 @@ def test_a_retry_that_cannot_be_written_down_says_so_and_may_be_repeated(
     made.sh(state + "mv setup away && touch setup")  # as on a full disk, nothing is written there
     shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
     said = made.until_setup(lambda now: bool(now["error"]))
-    assert (said["error"], said["retry"]) == ("The setup cannot be written down: Not a directory", "Try again")
+    assert (said["error"], said["retry"]) == ("The state of the setup cannot be saved: Not a directory", "Try again")
     made.sh(state + "rm setup && mv away setup")
     shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
     assert made.until_setup(lambda now: now["state"] == "done" and now["folder"] == "unwritten")["error"] == ""

@@ -132,7 +132,7 @@ def _entry_trouble(entry: Mapping[str, object], environment: Mapping[str, str], 
     if not os.path.isabs(command):
         return f"it starts {command!r} by the client's own path, which may be another sari or none"
     if not os.access(command, os.X_OK):
-        return f"it starts {command}, which is not there any more"
+        return f"it starts {command}, which no longer exists"
     words = arguments if isinstance(arguments, list) else []
     if not {"mcp", "proxy"} & {str(word) for word in words}:
         return "its arguments do not name `mcp`"

@@ -31,7 +31,7 @@ class Folders:
         """Return a descriptor of the file's folder, and the file's name."""
         folder, _, name = path.rpartition(b"/")
         if name in (b"", b".", b"..") or path.startswith(b"/"):
-            raise EditRefused(f"{os.fsdecode(path)} is no path of a file in the workspace.")
+            raise EditRefused(f"{os.fsdecode(path)} is not the path of a file in the workspace.")
         descriptor = self._open.get(folder)
         if descriptor is None:
             descriptor = self._open[folder] = self._descend(folder, path)
@@ -42,7 +42,7 @@ class Folders:
         try:
             for part in folder.split(b"/") if folder else ():
                 if part in (b"", b".", b".."):
-                    raise EditRefused(f"{os.fsdecode(path)} is no path of a file in the workspace.")
+                    raise EditRefused(f"{os.fsdecode(path)} is not the path of a file in the workspace.")
                 below = os.open(part, _FLAGS, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = below

@@ -73,11 +73,11 @@ def identify(sock: socket.socket, token: str, timeout_s: float) -> Identity:
         or not isinstance(theirs, str)
         or not is_proof(hello.get("proof"), daemon_proof(token, mine, theirs, port))
     ):
-        raise Answered("what listens there is no daemon of this user")
+        raise Answered("what listens there is not this user's daemon")
     proof = client_proof(token, mine, theirs, port)
     result = _result(sock, -2, "sari/identify", {"proof": proof}, timeout_s)
     if result.get("name") != "sari":
-        raise Answered("what listens there is no daemon of this user")
+        raise Answered("what listens there is not this user's daemon")
     served = result.get("protocols")
     numbers = served if isinstance(served, list) else [result.get("protocol")]
     return Identity(
@@ -137,7 +137,7 @@ def _ask(sock: socket.socket, message: dict[str, object], timeout_s: float) -> d
         sock.settimeout(max(0.01, deadline - time.monotonic()))
         seen = sock.recv(65536, socket.MSG_PEEK)
         if not seen:
-            raise ConnectionError("closed before it said who it is")
+            raise ConnectionError("it closed the connection before it identified itself")
         end = seen.find(b"\n")
         data += sock.recv(len(seen) if end < 0 else end + 1)
         if end >= 0:
@@ -145,7 +145,7 @@ def _ask(sock: socket.socket, message: dict[str, object], timeout_s: float) -> d
         if len(data) > _LARGEST_ANSWER:
             raise Answered("its answer has no end")
         if time.monotonic() >= deadline:
-            raise TimeoutError("it did not say who it is in time")
+            raise TimeoutError("it did not identify itself in time")
     try:
         answer = json.loads(data)
     except ValueError:

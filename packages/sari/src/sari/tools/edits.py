@@ -244,7 +244,7 @@ def _plan_replace(scope: Scope, arguments: Arguments) -> Plan:
         raise BadArguments(f"{shown(path)} belongs to an installed dependency or to git: sari does not change it.")
     language = catalog.of_path(shown(path))
     if language is None:
-        raise BadArguments(f"{shown(path)} is in no language sari parses.")
+        raise BadArguments(f"{shown(path)} is not in a language that sari parses.")
     with open_folders(scope.root) as folders:
         content = _content(folders.of(path), path)
         check_writable(*folders.of(path), shown(path))

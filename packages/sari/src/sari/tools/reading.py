@@ -95,7 +95,7 @@ def answer_outline(scope: Scope, arguments: Arguments) -> ToolResult:
     language = catalog.of_path(shown(path))
     if language is None:
         known = ", ".join(one.name for one in catalog.ALL)
-        raise BadArguments(f"{shown(path)} is in no language sari parses ({known}). Use `read`.")
+        raise BadArguments(f"{shown(path)} is not in a language that sari parses ({known}). Use `read`.")
     symbols = scope.symbols.of_file(path)
     rows = _rows(symbols or [])
     structured: dict[str, object] = {

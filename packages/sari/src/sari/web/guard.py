@@ -72,13 +72,13 @@ class Guard:
         """Refuse host names of other machines (DNS rebinding) and pages of other origins."""
         host = _name_of(request.headers.get("host", ""))
         if host not in _LOOPBACK:
-            raise Rejected(421, "ask for 127.0.0.1 or localhost: sari serves this machine only")
+            raise Rejected(421, "use 127.0.0.1 or localhost: sari serves this machine only")
         origin = request.headers.get("origin")
         if origin is not None and not self._own(origin, request.headers["host"]):
-            raise Rejected(403, "a page of another site may not ask sari")
+            raise Rejected(403, "pages of other sites may not call sari")
         navigating = request.method == "GET" and request.path == "/"
         if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not navigating:
-            raise Rejected(403, "a page of another site may not ask sari")
+            raise Rejected(403, "pages of other sites may not call sari")
 
     def _own(self, origin: str, host: str) -> bool:
         parts = urlsplit(origin)

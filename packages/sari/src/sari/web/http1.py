@@ -213,7 +213,7 @@ def _parse_head(head: bytes) -> tuple[str, str, str, dict[str, str]]:
     if len(words) != 3 or not _TOKEN.fullmatch(words[0]) or not words[1].startswith("/"):
         raise Rejected(400, "this is not an HTTP request for a path")
     if words[2] not in ("HTTP/1.1", "HTTP/1.0"):
-        raise Rejected(400, "only HTTP/1.1 is spoken here")
+        raise Rejected(400, "only HTTP/1.1 is supported")
     headers: dict[str, str] = {}
     for line in rest:
         name, colon, value = line.partition(":")

@@ -121,7 +121,7 @@ class Routes:
         if subject is not None:
             text = request.one("q", subject)
             if text is None:
-                raise Rejected(400, f"say what to look for: {request.path}?q=…")
+                raise Rejected(400, f"name what to search for: {request.path}?q=…")
             arguments[subject] = text
         for name, read in readers.items():
             text = request.one(name)

@@ -124,7 +124,7 @@ class HttpServer:
                 pass
         except (OSError, ClientDisconnected):
             # The client disconnected, so there is no one to report to.
-            _log.debug("an HTTP client hung up")
+            _log.debug("an HTTP client disconnected")
         finally:
             with self._lock:
                 del self._open[sock]

@@ -155,7 +155,7 @@ class DockerInstances:
             made = await self._engine.send("POST", "containers/create", config, timeout_s=120, params=params)
         except Transient as error:
             if "No such image" in str(error):
-                raise ImagePullFailed(f"the image {config['Image']} is not there any more") from error
+                raise ImagePullFailed(f"the image {config['Image']} no longer exists") from error
             raise
         return str(made["Id"])
 

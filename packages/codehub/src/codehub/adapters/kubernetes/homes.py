@@ -169,7 +169,7 @@ class PvcHomes(StoredHomes):
         if there is not None:
             if there.restore_marker == archive_key:
                 return there
-            raise Conflict(f"{home.workspace_id} has a whole home that was not restored from {archive_key}")
+            raise Conflict(f"{home.workspace_id} has a complete home that was not restored from {archive_key}")
         meta = await asyncio.to_thread(read_meta, self._store, archive_key)
         self._check_room(meta)
         ctx = HomeCtx(incarnation, archive_key)
@@ -280,7 +280,7 @@ class PvcHomes(StoredHomes):
         try:
             marked = await self._cluster.client.patch(f"{self._cluster.claims_path}/{claim.meta.name}", body)
         except (NotFound, Conflict) as error:
-            raise FenceLost(f"the claim {claim.meta.name} is not there any more: {error}") from error
+            raise FenceLost(f"the claim {claim.meta.name} no longer exists: {error}") from error
         await self._cluster.claims.apply(marked)
         self._at(f"{doing}:swapped")
 

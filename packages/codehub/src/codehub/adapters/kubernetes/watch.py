@@ -138,7 +138,7 @@ class Informer(Generic[T]):
             while True:
                 hint = await queue.get()
                 if hint is None:
-                    raise self._error or BackendDown("too many changes at once: look at everything")
+                    raise self._error or BackendDown("too many changes at once: a full resync is needed")
                 yield hint
         finally:
             self._listeners.discard(queue)

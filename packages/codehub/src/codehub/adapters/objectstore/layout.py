@@ -62,5 +62,5 @@ class Meta:
         except (ValueError, KeyError) as error:
             raise ArchiveCorrupted("the archive's meta is damaged: its digest and sizes cannot be read") from error
         if not re.fullmatch("[0-9a-f]{64}", meta.sha256) or min(meta.size, meta.tar_bytes, meta.entries) < 0:
-            raise ArchiveCorrupted("the archive's meta is damaged: its digest or a size makes no sense")
+            raise ArchiveCorrupted("the archive's meta is damaged: its digest or a size is invalid")
         return meta

@@ -50,5 +50,5 @@ def _notice(notify: psycopg.Notify) -> Notice | None:
         payload = json.loads(notify.payload)
         return Notice(NoticeKind(notify.channel), payload["id"], payload.get("owner", ""))
     except (ValueError, KeyError, TypeError):
-        _log.warning("a notification makes no sense", channel=notify.channel)
+        _log.warning("a notification is invalid", channel=notify.channel)
         return None

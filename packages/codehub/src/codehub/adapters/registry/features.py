@@ -88,7 +88,7 @@ def _layer_of(manifest: bytes) -> _Layer:
         if not 0 < size <= _MOST_LAYER:
             raise Invalid(f"it is larger than {_MOST_LAYER >> 20} MiB")
         return _Layer(digest, size)
-    raise Invalid("this is no feature of devcontainer.json")
+    raise Invalid("this is not a devcontainer feature")
 
 
 def _unpacked(packed: bytes) -> Mapping[str, File]:

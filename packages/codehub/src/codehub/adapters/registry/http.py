@@ -142,7 +142,7 @@ class RegistryHttp:
                 ) from error
             raise Unavailable(f"{where} cannot be reached: {error}") from error
         except UnicodeError as error:
-            raise Invalid(f"{where} is no address") from error
+            raise Invalid(f"{where} is not a valid address") from error
         found = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
         return response.status, Answer(bytes(body), found)
 
@@ -213,7 +213,7 @@ def _parts(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port  # checked when it is read
     except ValueError:
-        raise Invalid(f"{url[:200]!r} is no address") from None
+        raise Invalid(f"{url[:200]!r} is not a valid address") from None
     return parts
 
 
@@ -221,7 +221,7 @@ def _joined(url: str, location: str) -> str:
     try:
         return urljoin(url, location)
     except ValueError:
-        raise Invalid(f"{location[:200]!r} is no address") from None
+        raise Invalid(f"{location[:200]!r} is not a valid address") from None
 
 
 def _untrusted(error: BaseException) -> ssl.SSLCertVerificationError | None:

@@ -191,7 +191,7 @@ def _number(raw: bytes) -> int:
         try:
             value = int(text, 8) if text else 0
         except ValueError as error:
-            raise ArchiveCorrupted("the archive's tar stream has a number that is none") from error
+            raise ArchiveCorrupted("the archive's tar stream has an invalid number") from error
     return value
 
 
@@ -235,7 +235,7 @@ def apply(entry: Entry, pax: Mapping[bytes, bytes]) -> None:
         elif any(key.startswith(b"GNU.sparse") for key in pax):
             raise ArchiveCorrupted("the archive holds a sparse file in a form older than GNU's 1.0")
     except (ValueError, KeyError) as error:
-        raise ArchiveCorrupted("the archive's tar stream has a pax record that makes no sense") from error
+        raise ArchiveCorrupted("the archive's tar stream has an invalid pax record") from error
     if entry.size < 0 or (entry.sparse_size or 0) < 0:
         raise ArchiveCorrupted("the archive's tar stream has a negative size")
     entry.xattrs = xattrs

@@ -16,7 +16,7 @@ from codehub.services.workspace_access import AccessSnapshot
 MESSAGES: Final[dict[Page, str]] = {
     Page.NOT_FOUND: "there is no such workspace",
     Page.FORBIDDEN: "this workspace belongs to someone else",
-    Page.WAKING: "the workspace is not up yet: ask again",
+    Page.WAKING: "the workspace is not running yet: try again",
     Page.AWAY: "the workspace runs but does not answer",
     Page.PORT_CLOSED: "nothing listens on this port of the workspace",
     Page.ARCHIVED: "the workspace is archived: restore it in the dashboard",
@@ -24,7 +24,7 @@ MESSAGES: Final[dict[Page, str]] = {
     Page.ERROR: "the workspace is in ERROR: its timeline says why",
     Page.LIMIT: "too many workspaces are running: stop one first",
     Page.LINK_ENDED: "this link has expired or was revoked: ask for a new one",
-    Page.UNAVAILABLE: "the database does not answer: ask again",
+    Page.UNAVAILABLE: "the database does not answer: try again",
 }
 
 

@@ -124,7 +124,7 @@ def parse_request(head: bytes) -> RequestHead:
     elif version == b"HTTP/1.0":
         minor = 0
     elif version[:5] == b"HTTP/":
-        raise BadMessage(505, "HTTP/1.1 and HTTP/1.0 are spoken here")
+        raise BadMessage(505, "only HTTP/1.1 and HTTP/1.0 are supported")
     else:
         raise BadMessage(400, "the request line does not end in an HTTP version")
     if not _TOKEN.fullmatch(method):

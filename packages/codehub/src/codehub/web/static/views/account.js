@@ -88,11 +88,11 @@ export function dropButton(label, whose, title, text, path, after) {
 
 async function newToken(after) {
   const mine = [...state.workspaces.values()].filter((workspace) => workspace.owner === state.user?.username);
-  const only = el("select", {name: "workspace_id"}, el("option", {value: ""}, "Everything of mine"), mine.map((workspace) => el("option", {value: workspace.id}, `Only ${workspace.name}`)));
+  const only = el("select", {name: "workspace_id"}, el("option", {value: ""}, "All my workspaces"), mine.map((workspace) => el("option", {value: workspace.id}, `Only ${workspace.name}`)));
   const days = el("input", {name: "days", type: "number", min: 1, max: 3650, placeholder: "never"});
   const made = await formDialog({
     title: "New token",
-    body: el("div", {}, field("Name", el("input", {name: "name", required: true, maxlength: 255, autocomplete: "off"}), "The program that will use it."), field("Opens", only, "A token for one workspace is of no use for any other."), field("Days until it expires", days)),
+    body: el("div", {}, field("Name", el("input", {name: "name", required: true, maxlength: 255, autocomplete: "off"}), "The program that will use it."), field("Opens", only, "A token for one workspace cannot be used for any other."), field("Days until it expires", days)),
     yes: "Create token",
     submit: (data) => {
       const count = Number(data.get("days"));

@@ -12,7 +12,7 @@ import {parameterFields, parameterValues} from "./template_fields.js";
 // Long enough that not every key causes a request, short enough to feel live.
 const CHECK_AFTER_MS = 400;
 const NEW = `[templates.example]
-description = "What people read when they choose it"
+description = "Shown to users when they choose it"
 profile = "code-server"
 size = {cpus = 2, memory = "4G"}
 setup = ["git --version"]

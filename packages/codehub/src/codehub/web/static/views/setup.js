@@ -86,7 +86,7 @@ export function setupPanel(id) {
   const steps = el("ul", {class: "conditions"});
   const ignored = el("ul", {class: "quiet"});
   const error = el("p", {class: "warning", hidden: true});
-  const about = el("p", {class: "quiet"}, "Of devcontainer.json, these have no effect here:");
+  const about = el("p", {class: "quiet"}, "These parts of devcontainer.json have no effect here:");
   const output = el("pre", {class: "logs", tabindex: "0", "aria-label": "Output of the setup", hidden: true});
   const show = el("button", {type: "button", onclick: load}, "Show output");
   const node = el("section", {class: "card", hidden: true}, el("h2", {}, "Setup"), steps, error, about, ignored, el("div", {class: "row actions"}, show), output);

@@ -104,7 +104,7 @@ export function filesPage({id, query}) {
   async function drop(entry) {
     const path = join(folder, encodedName(entry));
     const isFolder = entry.type === "directory";
-    if (!(await ask({title: `Delete ${entry.path}?`, text: isFolder ? "The folder and all that is in it are deleted." : "The file is deleted.", yes: "Delete", danger: true}))) return;
+    if (!(await ask({title: `Delete ${entry.path}?`, text: isFolder ? "The folder and everything in it are deleted." : "The file is deleted.", yes: "Delete", danger: true}))) return;
     try {
       await remove(`${apiPath(id, path)}${isFolder ? "?recursive=1" : ""}`);
     } catch (error) {

@@ -76,7 +76,7 @@ export function portsPage({id, current}) {
     life.value = "86400";
     const made = await formDialog({
       title: `A link to port ${port.port}`,
-      body: field("Good for", life, "Anyone who has the link can open this port, and nothing else of the workspace."),
+      body: field("Valid for", life, "Anyone who has the link can open this port, and nothing else of the workspace."),
       yes: "Make link",
       submit: (data) => post(`workspaces/${id}/ports/${port.port}/links`, {expires_in_s: Number(data.get("life"))}),
     });

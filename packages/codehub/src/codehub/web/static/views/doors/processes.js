@@ -87,7 +87,7 @@ export function processesPage({id, current}) {
     );
 
   async function closeTerminal(terminal) {
-    if (!(await ask({title: "Close this terminal?", text: "What runs in it ends.", yes: "Close", danger: true}))) return;
+    if (!(await ask({title: "Close this terminal?", text: "Its programs are ended.", yes: "Close", danger: true}))) return;
     try {
       await remove(`workspaces/${id}/terminals/${terminal.id}`);
     } catch (error) {

@@ -20,8 +20,8 @@ export function sshPage({id, current}) {
 
   function showKey(found, hasKeys = true) {
     if (found.fingerprint) key.replaceChildren(copyLine(found.fingerprint, "the fingerprint"));
-    else if (hasKeys) key.replaceChildren(el("p", {class: "quiet"}, "It is made with the first connection."), el("button", {type: "button", onclick: prepare}, "Make it now"));
-    else key.replaceChildren(el("p", {class: "quiet"}, "It is made with the first connection. You have no SSH key here yet: ", el("code", {}, "codehub config-ssh"), " makes one, or ", el("a", {href: "#/account"}, "add yours"), "."));
+    else if (hasKeys) key.replaceChildren(el("p", {class: "quiet"}, "It is created at the first connection."), el("button", {type: "button", onclick: prepare}, "Create it now"));
+    else key.replaceChildren(el("p", {class: "quiet"}, "It is created at the first connection. You have no SSH key here yet: ", el("code", {}, "codehub config-ssh"), " creates one, or ", el("a", {href: "#/account"}, "add yours"), "."));
   }
 
   async function prepare(event) {
