@@ -182,10 +182,14 @@ def test_a_download_is_not_codehubs(
     assert list((tmp_path / "here").iterdir()) == []
 
 
+def _same(answer: bytes, _: bytes) -> bytes:
+    return answer
+
+
 @pytest.mark.parametrize("answer", ["a page", "nothing", "no HTTP", "a closed connection"])
 def test_a_stream_is_not_the_proxys(answer: str) -> None:
     for foreign in (ANSWERS[answer], ANSWERS[answer] + b"\r\n\r\n", b"HTTP/1.1\r\n\r\n", b"HTTP/1.1 x\r\n\r\n"):
-        with serving(lambda _, foreign=foreign: foreign) as server, pytest.raises(Unavailable):
+        with serving(functools.partial(_same, foreign)) as server, pytest.raises(Unavailable):
             open_stream({"id": ID, "url": server}, "ssh", "cht_x")
 
 

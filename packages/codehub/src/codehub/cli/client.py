@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from codehub import __version__
 from codehub.cli.answers import Answer, decode, not_codehub
+from codehub.cli.lazy_group import imported
 from codehub.domain import errors
 
 if TYPE_CHECKING:
@@ -210,8 +211,5 @@ def _timeout(**limits: float | None) -> httpx.Timeout:
 
 def _httpx() -> ModuleType:
     """Import httpx on the first request, without its own command line, which would import rich and pygments."""
-    if "httpx" not in sys.modules:
-        sys.modules.setdefault("httpx._main", cast(ModuleType, None))  # None: httpx goes on without it
-    import httpx
-
-    return httpx
+    sys.modules.setdefault("httpx._main", cast(ModuleType, None))  # None: httpx goes on without it
+    return imported("httpx")
