@@ -245,8 +245,8 @@ BOUNDARIES: Final = (
     Mutant(
         "14: endless interim responses of a workspace's helper",
         "adapters/workspaced_client.py",
-        "if left is not None and left <= 0:",
-        "if False:",
+        "head_left: int | None = _LONGEST_HEAD",
+        "head_left: int | None = None",
         (f"{_TESTS}/integration/test_hostile_helper.py",),
     ),
     Mutant(

@@ -22,9 +22,11 @@ HEAVY = {"asyncio", "fastapi", "starlette", "uvicorn", "pydantic", "psycopg", "r
 RUN = "import sys; from codehub.cli.main import main; code = main(); print(*sys.modules, sep='\\n', file=sys.stderr)"
 
 
-def modules_of(home: Path, *words: str) -> set[str]:
+def modules_of(home: Path, *words: str, named: bool = True) -> set[str]:
     (nobody,) = free_ports(1)
-    environment = {**os.environ, "HOME": str(home), "CODEHUB_SERVER": f"http://127.0.0.1:{nobody}"}
+    environment = {**os.environ, "HOME": str(home), "CODEHUB_DATA_DIR": str(home)}
+    if named:
+        environment["CODEHUB_SERVER"] = f"http://127.0.0.1:{nobody}"
     ran = subprocess.run(
         [sys.executable, "-c", RUN, *words], env=environment, capture_output=True, text=True, timeout=120, check=True
     )
@@ -47,6 +49,12 @@ def test_a_command_of_the_server_loads_neither_the_server_nor_the_domain(
         "codehub.domain.units",
     }
     assert "codehub.settings" not in loaded
+
+
+def test_looking_for_a_codehub_on_this_machine_loads_no_settings(tmp_path: Path) -> None:
+    loaded = modules_of(tmp_path, "login", named=False)
+    assert "codehub.data_dir" in loaded, "it looked for one"
+    assert loaded & (HEAVY | {"codehub.settings"}) == set()
 
 
 def test_listing_workspaces_loads_no_other_command(tmp_path: Path) -> None:
@@ -81,5 +89,10 @@ def test_commands_are_imported_without_garbage_collections(tmp_path: Path, monke
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     group = LazyGroup(entries={"one": ("imported_command", "command", "A command.")})
-    assert CliRunner().invoke(group, ["one"]).output == "False\n"
-    assert gc.isenabled()
+    before = gc.get_freeze_count()
+    try:
+        assert CliRunner().invoke(group, ["one"]).output == "False\n"
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > before, "later collections leave the imported objects out"
+    finally:
+        gc.unfreeze()

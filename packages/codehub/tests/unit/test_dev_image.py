@@ -100,6 +100,7 @@ def test_the_digest_follows_from_everything_that_the_image_is_made_of() -> None:
         ({"build": {"dockerfile": "../Dockerfile", "context": "../.."}}, "leaves|leads out"),
         ({"features": {"./tool": {}}}, "need an image"),
         ({"image": "a", "features": {"./tool": {"none": 1}}}, "no option"),
+        ({"image": "a", "features": {"./tool": 1}}, "an object or a version"),
     ],
 )
 def test_what_cannot_be_built_says_why(document: dict[str, object], why: str) -> None:
@@ -149,6 +150,13 @@ def test_features_are_ordered_by_what_they_need_then_by_what_they_prefer() -> No
     assert [f.id for f in in_order([python, late, common])] == ["common", "python", "late"]
     free = [feature("./a"), feature("./b"), feature("r.example/f/c:1")]
     assert [f.id for f in in_order(free, ("r.example/f/c", "./b"))] == ["c", "b", "a"]
+
+
+def test_features_that_need_each_other_are_refused() -> None:
+    one, other = (read_feature(key, {}, _feature(id=key)) for key in ("r.example/f/one:1", "r.example/f/other:1"))
+    circle = [replace(one, needs=frozenset({other.identity})), replace(other, needs=frozenset({one.identity}))]
+    with pytest.raises(Invalid, match="depends on itself"):
+        in_order(circle)
 
 
 def test_features_are_installed_after_those_that_they_name() -> None:

@@ -153,3 +153,10 @@ def test_no_accepted_file_makes_the_engine_fetch_anything_but_its_bases(text: st
         assert set(named) <= {*found.bases, "dev", "codehub_last"}
         # Checked again, it is the same: nothing in it reads differently a second time.
         assert check_dockerfile(found.text, {"X": "http://a"}, target).text == found.text
+
+
+def test_a_dockerfile_of_256_kibibytes_is_read_and_a_larger_one_is_refused() -> None:
+    text = "FROM debian:12\n"
+    assert check_dockerfile(text.ljust(256 << 10), {}).bases == ("debian:12",)
+    with pytest.raises(Invalid, match="256 KiB"):
+        check_dockerfile(text.ljust((256 << 10) + 1), {})

@@ -282,7 +282,7 @@ def offboard(username: str, heir: str | None, archive: bool, server: str | None)
     if heir is None and not archive:
         raise click.UsageError("choose what happens to the workspaces: --to USERNAME, --archive, or both")
     with _as_admin(server) as client:
-        heir = heir or str(client.get("whoami")["user"]["username"])
+        heir = heir or str(client.get("whoami").part("user")["username"])
         if heir == username:
             raise click.UsageError(f"--to: {username} is the user who leaves; name another one")
         user_id = _user_id(client, username)

@@ -37,7 +37,7 @@ from codehub.adapters.postgres.errors import translated
 from codehub.cli import pg_programs
 from codehub.cli.copied_trees import copy_tree, sync_disk
 from codehub.cli.effective_settings import EffectiveSettings, effective_settings
-from codehub.cli.stack.datadir import Lock
+from codehub.data_dir import Lock
 from codehub.domain.errors import Conflict, Invalid, Transient
 from codehub.settings import Settings
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 from urllib.parse import urlsplit
 
 from codehub import __version__
+from codehub.cli.answers import Answer, decode, not_codehub
+from codehub.cli.lazy_group import imported
 from codehub.domain import errors
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ _KINDS: Final[Mapping[int, type[errors.CodeHubError]]] = {
     502: errors.Unavailable,
     503: errors.Unavailable,
 }
+# A load balancer answers these itself while the API is away.
+_FROM_PROXIES: Final = frozenset({502, 503, 504})
 _NEXT_STEPS: Final[Mapping[str, str]] = {
     "UNAUTHORIZED": "Sign in with `codehub login`.",
     "FORBIDDEN": "It belongs to another user, or needs an administrator or a browser session.",
@@ -84,19 +88,19 @@ class Client:
         answer = self.post("login", {"username": username, "password": password})
         self._http.headers["X-CodeHub-Session-Key"] = str(answer.get("session_key") or "")
 
-    def get(self, path: str, **query: object) -> Json:
+    def get(self, path: str, **query: object) -> Answer:
         return self._json("GET", path, params={name: _text(value) for name, value in query.items()})
 
-    def post(self, path: str, body: Json | None = None) -> Json:
+    def post(self, path: str, body: Json | None = None) -> Answer:
         return self._json("POST", path, json=body)
 
-    def patch(self, path: str, body: Json) -> Json:
+    def patch(self, path: str, body: Json) -> Answer:
         return self._json("PATCH", path, json=body)
 
-    def put_json(self, path: str, body: Json) -> Json:
+    def put_json(self, path: str, body: Json) -> Answer:
         return self._json("PUT", path, json=body)
 
-    def put(self, path: str, content: Iterable[bytes] | bytes, **headers: str) -> Json:
+    def put(self, path: str, content: Iterable[bytes] | bytes, **headers: str) -> Answer:
         """Upload a body of any size and type, streamed."""
         timeout = _timeout(read=None, write=None)
         return self._json("PUT", path, content=content, headers=headers, timeout=timeout)
@@ -113,11 +117,13 @@ class Client:
         with contextlib.ExitStack() as stack:
             with self._reaching():
                 response = stack.enter_context(self._http.stream(method, path, timeout=timeout, **how))
-                if response.is_error:
+                if not response.is_success:
                     response.read()
-                    raise _error_of(response)
+                    raise self._error_of(response)
             try:
                 yield response
+            except _httpx().DecodingError as error:
+                raise not_codehub(self.server, f"the answer cannot be decompressed ({error})") from error
             except _httpx().TransportError as error:
                 raise errors.Unavailable(
                     "the connection ended before the answer was complete: the workspace may have been stopped, or the "
@@ -137,6 +143,13 @@ class Client:
                 return
             page += 1
 
+    def json_lines(self, path: str, body: Json) -> Iterator[Answer]:
+        """Yield the objects of a streamed answer (NDJSON) as they arrive."""
+        headers = {"Accept": "application/x-ndjson"}
+        with self.streaming("POST", path, json=body, headers=headers) as response:
+            for line in response.iter_lines():
+                yield decode(self.server, line)
+
     @contextmanager
     def lines(self, path: str, **query: object) -> Iterator[Iterator[str]]:
         """Stream text lines, without a time limit between chunks."""
@@ -145,29 +158,46 @@ class Client:
         with self.streaming("GET", path, params=params) as response:
             yield response.iter_text()
 
-    def _json(self, method: str, path: str, **how: Any) -> Json:
+    def _json(self, method: str, path: str, **how: Any) -> Answer:
         with self._reaching():
             response = self._http.request(method, path, **how)
-        if response.is_error:
-            raise _error_of(response)
-        if response.status_code == 204 or not response.content:
-            return {}
-        try:
-            answer: Json = response.json()
-        except ValueError as error:
-            raise errors.Unavailable(f"{self.server} did not answer like CodeHub's API; check the URL") from error
-        return answer
+        if not response.is_success:
+            raise self._error_of(response)
+        return decode(self.server, response.content) if response.content else Answer(self.server, {})
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
         httpx = _httpx()
         try:
             yield
+        except httpx.DecodingError as error:
+            raise not_codehub(self.server, f"the answer cannot be decompressed ({error})") from error
         except httpx.TransportError as error:
             raise errors.Unavailable(
                 f"{self.server} does not answer ({str(error) or type(error).__name__}).\n"
                 "Is it running? `codehub up` starts one here; `--server URL` or CODEHUB_SERVER names another."
             ) from error
+
+    def _error_of(self, response: httpx.Response) -> errors.CodeHubError:
+        status, path = response.status_code, response.request.url.path
+        if response.has_redirect_location:
+            return not_codehub(self.server, f"it redirects to {response.headers['location']}")
+        try:
+            error = decode(self.server, response.content).part("error")
+            code, message = str(error["code"]), str(error["message"])
+        except errors.Unavailable:
+            if status in _FROM_PROXIES:
+                return errors.Unavailable(f"{self.server} answered {status}\n{_NEXT_STEPS['SERVICE_UNAVAILABLE']}")
+            return not_codehub(self.server, f"it answered {status} without a message of CodeHub")
+        kind = _KINDS.get(status, errors.CodeHubError)
+        step = _NEXT_STEPS.get(code)
+        if (code == "UNAUTHORIZED" and path.endswith("/login")) or (
+            code == "INVALID_STATE" and "/workspaces" not in path
+        ):
+            step = None  # about signing in again, and about the state of a workspace
+        if code == "TOO_MANY_REQUESTS":
+            step = f"Try again in {response.headers.get('retry-after', 'some')} s."
+        return kind(f"{message}\n{step}" if step else message)
 
 
 def _text(value: object) -> str:
@@ -181,26 +211,5 @@ def _timeout(**limits: float | None) -> httpx.Timeout:
 
 def _httpx() -> ModuleType:
     """Import httpx on the first request, without its own command line, which would import rich and pygments."""
-    if "httpx" not in sys.modules:
-        sys.modules.setdefault("httpx._main", cast(ModuleType, None))  # None: httpx goes on without it
-    import httpx
-
-    return httpx
-
-
-def _error_of(response: httpx.Response) -> errors.CodeHubError:
-    try:
-        error = response.json()["error"]
-        code, message = str(error["code"]), str(error["message"])
-    except (ValueError, KeyError, TypeError):
-        code, message = "INTERNAL_ERROR", f"the server answered {response.status_code}"
-    kind = _KINDS.get(response.status_code, errors.CodeHubError)
-    step = _NEXT_STEPS.get(code)
-    path = response.request.url.path
-    if (code == "UNAUTHORIZED" and path.endswith("/login")) or (
-        code == "INVALID_STATE" and "/workspaces" not in path
-    ):
-        step = None  # about signing in again, and about the state of a workspace
-    if code == "TOO_MANY_REQUESTS":
-        step = f"Try again in {response.headers.get('retry-after', 'some')} s."
-    return kind(f"{message}\n{step}" if step else message)
+    sys.modules.setdefault("httpx._main", cast(ModuleType, None))  # None: httpx goes on without it
+    return imported("httpx")

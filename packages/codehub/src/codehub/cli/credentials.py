@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from codehub.data_dir import may_be_held
 from codehub.domain.errors import Invalid
 
 DEFAULT_SERVER = "http://127.0.0.1:8000"
@@ -54,6 +54,8 @@ class Credentials:
 
     def _running_here(self) -> str | None:
         """Return the address of the local CodeHub. Its port differs if the default one was in use."""
+        if not may_be_held(self._environment):
+            return None
         # Loading all settings takes a quarter of a second, and is only needed until the first sign-in.
         from codehub.cli.effective_settings import effective_settings
 
@@ -103,6 +105,8 @@ class Credentials:
 
     def _write(self, content: dict[str, object]) -> None:
         """Write to a new private file, then rename it, so that a token is never half-written or readable by others."""
+        import tempfile  # takes as long to import as the rest of this module, which every command needs
+
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".credentials.")
         try:

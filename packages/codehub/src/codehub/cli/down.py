@@ -14,7 +14,7 @@ import psutil
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
 from codehub.adapters.embedded.valkey import EmbeddedValkey
 from codehub.cli.effective_settings import effective_settings
-from codehub.cli.stack.datadir import holder
+from codehub.data_dir import holder
 from codehub.domain.errors import BackendDown, Transient
 from codehub.ports.fence import no_fence
 from codehub.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from codehub.cli.stack.datadir import holder, read_environment
+from codehub.data_dir import holder, read_environment
 from codehub.domain.errors import Invalid
 from codehub.settings import Settings, load_settings
 

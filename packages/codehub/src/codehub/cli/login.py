@@ -100,9 +100,9 @@ def whoami(server: str | None, as_json: bool) -> None:
     """
     with connect(server) as client:
         who = client.get("whoami")
-    user = who["user"]
-    if user is None:
+    if who["user"] is None:
         raise Unauthorized(f"you are not signed in to {client.server}\nSign in with `codehub login`.")
+    user = who.part("user")
     if as_json:
         print_json({"server": client.server, **who})
         return
@@ -124,7 +124,7 @@ def _given_token(address: str, token: str) -> Kept:
         raise Invalid("a token starts with cht_; create one on the account page")
     with Client(address, token) as client:
         who = client.get("session")
-    return Kept(str((who.get("user") or who)["username"]), token)
+    return Kept(str(who.part("user")["username"]), token)
 
 
 def _revoke(address: str, kept: Kept) -> bool:

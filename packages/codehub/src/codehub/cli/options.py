@@ -51,13 +51,13 @@ def find_workspace(client: Client, text: str, *, all_owners: bool = False) -> Ma
         return client.get(f"workspaces/{text}")
     found = list(client.every("workspaces", all=True) if all_owners else client.every("workspaces"))
     named = [ws for ws in found if ws["name"] == text]
-    matches = named or ([ws for ws in found if ws["id"].startswith(text)] if len(text) >= 4 else [])
+    matches = named or ([ws for ws in found if str(ws["id"]).startswith(text)] if len(text) >= 4 else [])
     if not matches:
         raise NotFound(f"there is no workspace {text!r}; `codehub ws ls` lists your workspaces")
     if len(matches) > 1:
         ids = ", ".join(str(ws["id"]) for ws in matches[:5])
         raise Conflict(f"several workspaces are named {text!r}; use an id ({ids})")
-    return dict(matches[0])
+    return matches[0]
 
 
 @contextmanager

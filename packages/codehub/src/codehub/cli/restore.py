@@ -33,6 +33,7 @@ from codehub.cli import pg_programs
 from codehub.cli.backup import _ROWS, ARCHIVES, DUMP, HOMES, KEPT_FILES, MANIFEST, Row, has_directory, has_home
 from codehub.cli.copied_trees import copy_tree, sync_disk
 from codehub.cli.stack import datadir
+from codehub.data_dir import Lock
 from codehub.domain.errors import Conflict, Invalid, Transient
 from codehub.domain.ids import time_of
 from codehub.ports.homes import ArchiveReceipt
@@ -57,7 +58,7 @@ def restore(directory: Path) -> None:
     settings = load_settings(os.environ)
     datadir.prepare(settings.data_dir)
     try:
-        with datadir.Lock(settings.data_dir), _database(settings) as url, translated():
+        with Lock(settings.data_dir), _database(settings) as url, translated():
             changed = _restore(settings, url, directory)
     except OSError as error:
         raise Transient(f"{error}. The restore is not complete: repeat it.") from error

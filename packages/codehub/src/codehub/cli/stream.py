@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import json
 import os
+import re
 import select
 import socket
 import ssl
@@ -21,6 +22,8 @@ from codehub.domain.errors import CodeHubError, Conflict, Denied, NotFound, Unau
 _PROTOCOL = "codehub-stream"
 _CHUNK = 256 << 10
 _LONGEST_HEAD = 64 << 10
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})[ \r]")
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*\r", re.IGNORECASE)
 _KINDS: Mapping[int, type[CodeHubError]] = {401: Unauthorized, 403: Denied, 404: NotFound, 409: Conflict}
 
 
@@ -35,13 +38,17 @@ def open_stream(workspace: Mapping[str, Any], what: str, token: str) -> socket.s
             connection = ssl.create_default_context().wrap_socket(connection, server_hostname=host)
     except OSError as error:
         raise Unavailable(f"{host}:{port} does not answer ({error})") from error
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.sendall(
-        f"GET /_codehub/{workspace['id']}/{what} HTTP/1.1\r\nHost: {base.netloc}\r\nAuthorization: Bearer {token}\r\n"
-        f"Connection: Upgrade\r\nUpgrade: {_PROTOCOL}\r\n\r\n".encode()
-    )
-    _read_answer(connection)
-    connection.settimeout(None)
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(
+            f"GET /_codehub/{workspace['id']}/{what} HTTP/1.1\r\nHost: {base.netloc}\r\nAuthorization: Bearer {token}\r\n"
+            f"Connection: Upgrade\r\nUpgrade: {_PROTOCOL}\r\n\r\n".encode()
+        )
+        _read_answer(connection)
+        connection.settimeout(None)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -58,12 +65,17 @@ def _read_answer(connection: socket.socket) -> None:
         if not byte or len(head) > _LONGEST_HEAD:
             raise Unavailable("the workspace proxy closed the connection")
         head += byte
-    status = int(head.split(b" ", 2)[1])
+    first = _STATUS.match(head)
+    if first is None:
+        raise Unavailable(
+            "what answers at the workspace's address is not CodeHub's proxy; `codehub ws show` prints the address"
+        )
+    status = int(first[1])
     if status == 101:
         return
-    lengths = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    length = _LENGTH.search(head)
     body = b""
-    while lengths and len(body) < min(int(lengths[0]), _LONGEST_HEAD):
+    while length and len(body) < min(int(length[1]), _LONGEST_HEAD):
         data = connection.recv(_CHUNK)
         if not data:
             break

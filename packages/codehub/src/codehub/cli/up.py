@@ -34,6 +34,7 @@ from codehub.cli.stack.receipts import receipts_view
 from codehub.cli.stack.rights import environment_of, lent_files, raise_open_files, unprivileged_account
 from codehub.cli.stack.servers import embedded_servers
 from codehub.cli.stack.terminal_program import install_in_background
+from codehub.data_dir import Lock
 from codehub.domain.errors import BackendDown
 from codehub.settings import NAMES, Settings, load_settings
 from codehub.wiring import backend_options, catalog_of, isolated_before, keep_installation_id, refuse_remote_engine
@@ -61,7 +62,7 @@ def up() -> None:
     datadir.prepare(settings.data_dir)
     raise_open_files()
     datadir.refuse_unfinished_restore(settings.data_dir)
-    with datadir.Lock(settings.data_dir), _listeners(settings) as (settings, sockets):
+    with Lock(settings.data_dir), _listeners(settings) as (settings, sockets):
         asyncio.run(_run(settings, sockets))
 
 

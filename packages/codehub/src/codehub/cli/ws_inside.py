@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from datetime import UTC, datetime, timedelta
@@ -96,16 +95,13 @@ def _variable(text: str) -> tuple[str, str]:
 
 def _streamed(client: Client, path: str, body: dict[str, object]) -> int | None:
     code: int | None = None
-    headers = {"Accept": "application/x-ndjson"}
-    with client.streaming("POST", path, json=body, headers=headers) as response:
-        for line in response.iter_lines():
-            piece = json.loads(line)
-            if "stream" in piece:
-                target = sys.stdout if piece["stream"] == "stdout" else sys.stderr
-                target.write(piece["data"])
-                target.flush()
-            elif "exit_code" in piece:
-                code = piece["exit_code"]
+    for piece in client.json_lines(path, body):
+        if "stream" in piece:
+            target = sys.stdout if piece["stream"] == "stdout" else sys.stderr
+            target.write(str(piece["data"]))
+            target.flush()
+        elif "exit_code" in piece:
+            code = piece["exit_code"]
     return code
 
 

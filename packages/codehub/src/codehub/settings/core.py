@@ -8,6 +8,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from codehub.data_dir import default_data_dir
 from codehub.settings.types import (
     ArchiveUrl,
     BaseUrl,
@@ -22,11 +23,6 @@ from codehub.settings.types import (
     Words,
     WorkspaceHost,
 )
-
-
-def default_data_dir() -> Path:
-    """Root's directory must be reachable by the unprivileged uids of PostgreSQL and of the workspaces."""
-    return Path("/var/lib/codehub") if os.geteuid() == 0 else Path.home() / ".local/share/codehub"
 
 
 class CoreSettings(BaseModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codehub.domain.applied_template import AppliedTemplate, apply_template, carried_over, decode, encode
+from codehub.domain.effective import effective_profile
 from codehub.domain.errors import Invalid
 from codehub.domain.profiles import AppProfile, Catalog, Runs
 from codehub.domain.schedule import parse_schedule
 from codehub.domain.template_options import KubernetesOptions, Size, Toleration
 from codehub.domain.template_preview import applied_changes, notes, shown
 from testing.codehub.template_texts import read_template
+from testing.codehub.workspaces import workspace
 
 _CATALOG = Catalog(
     {
@@ -26,6 +29,17 @@ _CATALOG = Catalog(
     default="ide",
     allowed_images=("allowed/*",),
 )
+
+
+def test_only_a_template_may_name_an_image_that_is_not_allowed_and_how_it_is_run() -> None:
+    template = AppliedTemplate("web", 1, "any/app:1", "no-command")
+    chosen = replace(workspace(), image_ref="any/app:1", template=template)
+    image, profile = effective_profile(chosen, _CATALOG, Runs.IMAGE)
+    assert (image, profile.name) == ("any/app:1", "no-command")
+    with pytest.raises(Invalid, match="is not allowed here"):
+        effective_profile(replace(chosen, template=None), _CATALOG, Runs.IMAGE)
+    image, profile = effective_profile(replace(workspace(), image_ref="allowed/app"), _CATALOG, Runs.IMAGE)
+    assert (image, profile.name) == ("allowed/app:latest", "ide")
 
 
 @pytest.mark.parametrize(

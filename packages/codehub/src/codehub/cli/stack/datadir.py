@@ -1,14 +1,10 @@
-"""The data directory: created, checked, and locked by one CodeHub at a time."""
+"""The data directory of `codehub up`: created, checked, and shared with its unprivileged parts."""
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from codehub.adapters.embedded.account import Account
 from codehub.adapters.embedded.layout import write_private
@@ -109,75 +105,6 @@ def _open_entry_to_group(name: str, directory_fd: int, gid: int) -> None:
         os.close(fd)
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """The process that holds the data directory."""
-
-    pid: int
-
-
-class Lock:
-    """Held while `up` runs; the kernel releases it when the process dies."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self._path = data_dir / "up.lock"
-        self._descriptor: int | None = None
-
-    def __enter__(self) -> Lock:
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            who = holder(self._path.parent)
-            raise Conflict(
-                f"CodeHub is running on {self._path.parent} already{f' (pid {who.pid})' if who else ''}. "
-                "Stop it with `codehub down`, or choose another CODEHUB_DATA_DIR."
-            ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"pid": os.getpid()}).encode(), 0)
-        self._descriptor = descriptor
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
-def holder(data_dir: Path) -> Holder | None:
-    """Return the process that holds this data directory, or None."""
-    try:
-        descriptor = os.open(data_dir / "up.lock", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        try:
-            return Holder(int(json.loads(os.pread(descriptor, 200, 0))["pid"]))
-        except (ValueError, KeyError):
-            return Holder(0)
-    finally:
-        os.close(descriptor)
-    return None
-
-
 def write_environment(data_dir: Path, values: dict[str, str]) -> None:
     """Store the effective settings, for `codehub env` and for `codehub login` on the same machine."""
     write_private(data_dir / "environment", "".join(f"{name}={value}\n" for name, value in values.items()))
-
-
-def read_environment(data_dir: Path) -> dict[str, str]:
-    """Return the effective settings of the running (or last) `up`."""
-    try:
-        lines = (data_dir / "environment").read_text().splitlines()
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except PermissionError as error:
-        raise Invalid(
-            f"{data_dir / 'environment'} belongs to another user; run this as the user who ran `codehub up`"
-        ) from error
-    return dict(line.split("=", 1) for line in lines if "=" in line)
