@@ -63,6 +63,20 @@ def test_all_pages_together_are_the_whole_answer_and_each_fits_its_budget(
 
 
 @pytest.mark.parametrize("tool", ["references", "callers"])
+def test_a_full_page_comes_without_parsing_the_files_of_later_pages(workspace: Workspace, tool: str) -> None:
+    class Counted(UncancelledCall):
+        parsed = 0.0
+
+        def progress(self, done: float, total: float | None, message: str) -> None:
+            self.parsed = done
+
+    call = Counted()
+    result = workspace.call(tool, {"name": "helper", "max_tokens": 500}, call)
+    assert result.structured["cursor"] is not None
+    assert call.parsed == 50
+
+
+@pytest.mark.parametrize("tool", ["references", "callers"])
 def test_as_data_it_is_about_as_long_as_as_text(workspace: Workspace, tool: str) -> None:
     result = workspace.call(tool, {"name": "helper"}, UncancelledCall())
     assert len(json.dumps(result.structured, separators=(",", ":"))) <= 1.05 * len(result.text)

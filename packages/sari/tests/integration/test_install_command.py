@@ -107,6 +107,20 @@ def test_an_entry_that_was_there_before_comes_back(person: Home) -> None:
     assert path.read_text() == text
 
 
+@pytest.mark.parametrize("before", [None, '# mine\nmodel = "x"\n'])
+def test_an_entry_that_was_changed_and_installed_again_is_removed(person: Home, before: str | None) -> None:
+    path = person.home / ".codex/config.toml"
+    if before is not None:
+        write(path, before)
+    person.sari("install", "--host", "codex")
+    path.write_text(path.read_text().replace("[mcp_servers.sari]\n", "[mcp_servers.sari]\nenabled = false\n"))
+    person.sari("install", "--host", "codex")
+    assert "enabled" not in path.read_text()
+    person.sari("uninstall", "--host", "codex")
+    # A blank line may stay: the text that the first install added is no longer there to be taken back exactly.
+    assert (path.read_text().rstrip() + "\n" if path.exists() else None) == before
+
+
 def test_a_registry_elsewhere_is_passed_to_the_client_whose_environment_would_hide_it(person: Home) -> None:
     person.environment["SARI_REGISTRY_FILE"] = str(person.home / "elsewhere" / "server.json")
     person.sari("install", "--host", "codex")

@@ -190,6 +190,23 @@ def test_implementations_are_by_types(tmp_path: Path, opened: Opener) -> None:
 
 
 @pytest.mark.needs("gopls")
+def test_a_server_that_refuses_requests_about_one_file_answers_about_others(tmp_path: Path, opened: Opener) -> None:
+    left_out = "package m\n\n" + "".join(f"func Left{number}() {{}}\n" for number in range(4))
+    workspace = opened(_tree(tmp_path / "tree", {**_GO, "left_windows.go": left_out}))
+    _typed(workspace, "references", name="A.Close")
+    (session,) = workspace.types.sessions()
+    first = session.pid
+    for number in range(4):
+
+        def is_settled(name: str = f"Left{number}") -> bool:
+            return "being prepared" not in call_tool(workspace, "references", name=name)["note"]
+
+        wait_until(is_settled, "the server has answered or refused", 240)
+    assert _places(_typed(workspace, "references", name="B.Close")) == ["a.go:9", "b.go:5"]
+    assert session.pid == first
+
+
+@pytest.mark.needs("gopls")
 def test_a_killed_server_is_restarted(tmp_path: Path, opened: Opener) -> None:
     workspace = opened(_tree(tmp_path / "tree", _GO))
     _typed(workspace, "references", name="A.Close")

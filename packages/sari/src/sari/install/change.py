@@ -88,8 +88,11 @@ def install(client: Client, path: Path, launch: Launch, receipts: Receipts, now:
         folders = files.folders_to_make(found.real)
         backup = None if found.data is None else receipts.back_up(path, found.data, now)
         earlier = receipts.load(path)
+        receipt = _receipt(change, backup, folders)
+        if earlier is not None and found.data is not None:
+            receipt = _second_receipt(change, earlier, receipts, now)
         # Save the receipt before the file: a crash between the two must not make undoing impossible.
-        receipts.save(_receipt(change, backup, folders, earlier))
+        receipts.save(receipt)
         written = False
         try:
             written = files.replace(found, change.after)
@@ -135,19 +138,25 @@ def _until_it_holds(plan: Callable[[], Change], carry_out: Callable[[Change], bo
     raise Refused(change.path, "another program keeps changing it; close the client and try again")
 
 
-def _receipt(change: Change, backup: Path | None, folders: tuple[str, ...], earlier: Receipt | None) -> Receipt:
-    """Return the receipt. A second install over an untouched first one keeps the first one's original content."""
-    data = change.found.data
+def _receipt(change: Change, backup: Path | None, folders: tuple[str, ...]) -> Receipt:
     assert change.after is not None
-    after = digest(change.after)
-    path = str(change.path)
-    if data is not None and earlier is not None and digest(data) == earlier.after_sha256:
-        original = _original(earlier)
-        if original is not None or earlier.before is None:
-            old, new = difference(_text(original), _text(change.after))
-            return Receipt(path, change.client.name, after, earlier.before, old, new, earlier.made_folders)
-    old, new = difference(_text(data), _text(change.after))
-    return Receipt(path, change.client.name, after, None if backup is None else str(backup), old, new, folders)
+    old, new = difference(_text(change.found.data), _text(change.after))
+    before = None if backup is None else str(backup)
+    return Receipt(str(change.path), change.client.name, digest(change.after), before, old, new, folders)
+
+
+def _second_receipt(change: Change, earlier: Receipt, receipts: Receipts, now: datetime) -> Receipt:
+    """Return the receipt of an install over an earlier one: undoing it gives the file as if there had been neither."""
+    assert change.after is not None
+    original = plan_uninstall(change.client, change.path, receipts).after
+    if original is not None and not original.strip() and earlier.before is None:
+        original = None  # Installing created the file, and nobody added anything.
+    if original is None or digest(change.found.data or b"") == earlier.after_sha256:
+        before = None if original is None else earlier.before
+    else:
+        before = str(receipts.back_up(change.path, original, now))
+    old, new = difference(_text(original), _text(change.after))
+    return Receipt(str(change.path), change.client.name, digest(change.after), before, old, new, earlier.made_folders)
 
 
 def _original(receipt: Receipt) -> bytes | None:

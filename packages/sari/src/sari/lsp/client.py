@@ -26,7 +26,11 @@ _SEND_TIMEOUT_S = 60.0
 
 
 class ServerGone(Exception):
-    """Raised when the server ended, hangs or answered with an error."""
+    """Raised when the server ended or hangs."""
+
+
+class RequestFailed(Exception):
+    """Raised when the server answered a request with an error. It goes on running."""
 
 
 class LspClient:
@@ -80,7 +84,7 @@ class LspClient:
         return self._process.pid
 
     def request(self, method: str, params: object) -> Future[object]:
-        """Send a request. The future fails with `ServerGone`."""
+        """Send a request. The future fails with `ServerGone` or `RequestFailed`."""
         future: Future[object] = Future()
         with self._lock:
             self._next += 1
@@ -153,7 +157,9 @@ class LspClient:
         if future is None:
             return
         if "error" in message:
-            future.set_exception(ServerGone(str(message["error"])[:300]))
+            error = message["error"]
+            said = error.get("message") if isinstance(error, dict) else error
+            future.set_exception(RequestFailed(" ".join(str(said).split())[:200]))
         else:
             future.set_result(message.get("result"))
 

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from sari.languages import catalog as languages
 from sari.lsp.catalog import ServerSpec, find_program, search_path, typescript_library
-from sari.lsp.client import LspClient, ServerGone
+from sari.lsp.client import LspClient, RequestFailed, ServerGone
 
 MEMORY_MB = 2048
 _START_TIMEOUT_S = 120.0
@@ -120,6 +120,11 @@ class ServerSession:
                 self._ensure()
                 self._report_changes()
                 return job(self)
+            except RequestFailed as error:
+                # Retry once: a server may refuse a request because a file changed meanwhile. A file that the build leaves
+                # out (`_windows.go`) is refused each time, and the server remains useful for others.
+                if attempt == 2 or self._closed:
+                    raise NoTypes(f"{self.spec.name}: {error}") from error
             except (ServerGone, FutureTimeout, TimeoutError) as error:
                 # The server was killed or exceeded its memory: retry once with a new one.
                 self._end()
@@ -159,7 +164,10 @@ class ServerSession:
             raise NoTypes(f"{self.spec.name} is being ended")
         self._indexing.clear()
         self._indexed.clear()
-        answer = client.request("initialize", params).result(_START_TIMEOUT_S)
+        try:
+            answer = client.request("initialize", params).result(_START_TIMEOUT_S)
+        except RequestFailed as error:
+            raise ServerGone(str(error)) from error
         capabilities = answer.get("capabilities") if isinstance(answer, dict) else None
         self._capabilities = capabilities if isinstance(capabilities, dict) else {}
         client.notify("initialized", {})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 
@@ -30,6 +30,9 @@ _BY_SYNTAX = "By syntax, not by types: other things of the same name are among t
 _SCOPES = frozenset({"class", "struct", "interface", "trait", "impl", "function", "method", "constructor", "module"})
 _MOST_SYMBOLS = 5_000
 _MOST_FILES = 400
+# A page is returned once it is full and so many files are parsed (5 ms each): `get` is used in thousands of files.
+_FILES_AT_ONCE = 50
+_Use = tuple[Key, dict[str, object]]
 _NAME = re.compile(r"[^\W\d][\w$]*[?!]?|[$_][\w$]*")
 
 
@@ -244,7 +247,15 @@ def _answer_uses(
     typed = pending.take() if wants_types else None
     if typed is None and is_cursor_of(first, query):
         after = read_cursor(first, query)
-        uses, rest, unparsed = _uses(scope, name, folder, after, call)
+        uses, rest, unparsed = _uses(
+            scope,
+            name,
+            folder,
+            after,
+            call,
+            calls_only=key == "callers",
+            fills_page=lambda some: take_page(some, query, after, _budget(arguments)).cursor is not None,
+        )
         # It may have become ready meanwhile.
         typed = pending.take() if wants_types else None
     if typed is not None:
@@ -254,12 +265,11 @@ def _answer_uses(
         return _paged(key, *_uses_shown(page), len(rows), True, note, nothing, "types")
     if not is_cursor_of(first, query):
         raise BadArguments("`cursor` belongs to an answer that is no longer there. Leave it out to begin again.")
-    rows = [(place, use) for place, use in uses if key == "references" or use["role"] == "call"]
-    page = take_page(rows, query, after, _budget(arguments))
+    page = take_page(uses, query, after, _budget(arguments))
     if page.cursor is None and rest is not None:
         # These files are done. The files after them are parsed for the next page.
         page = Page(page.rows, write_cursor(query, rest))
-    total = len(rows) if after is None and rest is None else None
+    total = len(uses) if after is None and rest is None else None
     note = f"{_BY_SYNTAX} {pending.why_not()}".strip()
     if unparsed:
         note += f" {_unparsed(unparsed)}"
@@ -283,12 +293,19 @@ def _uses_shown(page: Page) -> tuple[list[dict[str, object]], Page, list[str]]:
 
 
 def _uses(
-    scope: Scope, name: str, folder: bytes, after: Key | None, call: Call
-) -> tuple[list[tuple[Key, dict[str, object]]], Key | None, list[str]]:
-    """Return every use of the name in code, files in order of interest, starting at a cursor's file.
+    scope: Scope,
+    name: str,
+    folder: bytes,
+    after: Key | None,
+    call: Call,
+    *,
+    calls_only: bool,
+    fills_page: Callable[[list[_Use]], bool],
+) -> tuple[list[_Use], Key | None, list[str]]:
+    """Return the uses of the name in code, files in order of interest, starting at a cursor's file.
 
-    Also returns where to continue if there are more files than are parsed at once, and the files that are too large to
-    parse.
+    Files are parsed until the uses fill a page, or all are. Also returns where to continue in the first case, and the
+    files that are too large to parse.
     """
 
     def keep(path: bytes) -> bool:
@@ -301,19 +318,22 @@ def _uses(
         paths = [one for one in paths if one[:2] >= after[:2]]
     chosen = paths[:_MOST_FILES]
     fetch(scope.index, found, [path for _, _, path in chosen], lambda: call.cancelled)
-    uses: list[tuple[Key, dict[str, object]]] = []
+    uses: list[_Use] = []
     unparsed: list[str] = []
+    last: tuple[int, str, bytes] | None = chosen[-1] if len(paths) > len(chosen) else None
     for done, (tier, text, path) in enumerate(chosen):
         if call.cancelled:
             raise ripgrep.Cancelled
-        if done % 50 == 49:
+        if done % _FILES_AT_ONCE == 0 and done:
             call.progress(done, len(chosen), "files parsed")
+            if fills_page(uses):
+                last = chosen[done - 1]
+                break
         some = _uses_in(scope, path, name, {hit.line for hit in found.hits[path]})
         if some is None:
             unparsed.append(text)
         else:
-            uses.extend(((tier, text, line), use) for line, use in some)
-    last = chosen[-1] if len(paths) > len(chosen) else None
+            uses.extend(((tier, text, line), use) for line, use in some if not calls_only or use["role"] == "call")
     return uses, (last[0], last[1], sys.maxsize) if last is not None else None, unparsed
 
 
