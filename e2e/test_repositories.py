@@ -72,6 +72,7 @@ exports.activate = () => {
 _DEVCONTAINER = {
     "image": "mcr.example/devcontainers/javascript-node:22",
     "forwardPorts": [8123, 9229],
+    "portsAttributes": {"8123": {"label": "The site"}, "9229": {"label": "Debugger"}},
     "onCreateCommand": "echo said by onCreate; echo once >> ~/ran",
     "postStartCommand": "echo each >> ~/ran; nohup python3 -m http.server 8123 > /dev/null 2>&1 &",
     "customizations": {
@@ -315,7 +316,8 @@ async def test_devcontainer_json_brings_extensions_settings_ports_and_commands_t
     await expect(output).to_contain_text(re.compile(r"=== Install extensions \(done\)\s+Installing extensions\.\.\."))
     await page.goto(f"{stack.url}/#/workspaces/{made.workspace_id}/ports")
     await expect(page.get_by_role("link", name="Open port 8123 in a new tab")).to_be_visible()
-    await expect(page.get_by_text("Port 9229 is expected. Nothing listens on it yet.")).to_be_visible()
+    await expect(page.get_by_text("The site", exact=True)).to_be_visible()
+    await expect(page.get_by_text("Port 9229 (Debugger) is expected. Nothing listens on it yet.")).to_be_visible()
 
     await asyncio.to_thread(made.put, "STANDBY", "STANDBY")
     await asyncio.to_thread(made.put, "RUNNING", "RUNNING")

@@ -6,6 +6,7 @@ loopback nor its own addresses. Tests allow workspaces to reach it with CODEHUB_
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import os
@@ -19,10 +20,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from testing.codehub.lfs_server import lfs_server
+from testing.codehub.lfs_server import SSH_PATH, lfs_server
 from testing.codehub.own_network import make_certificates, namespace_with_address
 
 USER, TOKEN = "alice", "t0ken-which-must-never-be-in-a-home"
+OTHER_USER, OTHER_TOKEN = "bob", "t0ken-of-the-other-host"
 _PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 _NGINX = """
 worker_processes 1; daemon off; master_process off; pid {place}/nginx.pid; error_log {place}/nginx.log; user root;
@@ -32,7 +34,7 @@ http {{ access_log {place}/access.log; client_max_body_size 0;
  scgi_temp_path {place}/t5;
  server {{ listen {address}:443 ssl; ssl_certificate {place}/cert.pem; ssl_certificate_key {place}/key.pem;
   location /lfs/ {{ auth_basic git; auth_basic_user_file {place}/passwords; proxy_pass http://unix:{place}/lfs.sock:;
-   proxy_set_header Host $http_host; proxy_set_header Authorization ""; }}
+   proxy_set_header Host $http_host; }}
   location /private/ {{ auth_basic git; auth_basic_user_file {place}/passwords; fastcgi_param REMOTE_USER $remote_user;
    include {place}/backend; }}
   location /public/ {{ include {place}/backend; }}
@@ -43,8 +45,10 @@ http {{ access_log {place}/access.log; client_max_body_size 0;
   location / {{ return 404; }} }}
  log_format given '$request_uri "$http_authorization"';
  server {{ listen {address}:8443 ssl; ssl_certificate {place}/cert.pem; ssl_certificate_key {place}/key.pem;
-  access_log {place}/elsewhere.log given; add_header WWW-Authenticate 'Basic realm="elsewhere"' always;
-  location / {{ return 401; }} }} }}
+  access_log {place}/elsewhere.log given;
+  location /other/ {{ auth_basic other; auth_basic_user_file {place}/other-passwords;
+   fastcgi_param REMOTE_USER $remote_user; include {place}/backend; }}
+  location / {{ add_header WWW-Authenticate 'Basic realm="elsewhere"' always; return 401; }} }} }}
 """
 _BACKEND = """
 fastcgi_pass unix:{place}/fcgi.sock; fastcgi_param SCRIPT_FILENAME /usr/lib/git-core/git-http-backend;
@@ -79,6 +83,12 @@ PasswordAuthentication no
 UsePAM no
 StrictModes no
 PidFile none
+SetEnv PATH={place}/bin:/usr/local/bin:/usr/bin:/bin
+"""
+# What git-lfs runs over SSH to learn where the files are, and with which credential it gets them.
+_LFS_AUTHENTICATE = """#!/bin/sh
+echo "$*" >> {place}/lfs-authenticate.log
+echo '{{"href": "https://{address}{path}", "header": {{"Authorization": "Basic {basic}"}}}}'
 """
 
 
@@ -117,6 +127,10 @@ class GitServer:
         """Return a URL. `private/NAME` needs the password; `slow/NAME` is sent at 2 MB/s, `steady/NAME` at 20."""
         return f"https://{self.address}/{name}.git"
 
+    def other_url(self, name: str) -> str:
+        """Return a URL on another host, as far as git and credentials go; `other/NAME` needs the other password."""
+        return f"https://{self.address}:8443/{name}.git"
+
     def ssh_url(self, name: str) -> str:
         return f"ssh://root@{self.address}{self.place}/repos/{name}.git"
 
@@ -146,14 +160,32 @@ class GitServer:
         held.file.touch()
         return held
 
-    def make_large(self, name: str, file: str, content: bytes) -> None:
-        """Create a repository whose file is in Git LFS."""
+    def make_with_submodule(self, name: str, part: str, url: str) -> None:
+        """Create a repository whose folder `part` is the existing repository `part`, fetched from `url`."""
+        bare = self.make(name, {"README.md": "whole\n"})
+        commit = git(self.place / "repos" / f"{part}.git", "rev-parse", "main").strip()
+        with tempfile.TemporaryDirectory() as work:
+            git("/", "clone", "-q", str(bare), work)
+            Path(work, ".gitmodules").write_text(f'[submodule "part"]\n\tpath = part\n\turl = {url}\n')
+            git(work, "add", "-A")
+            git(work, "update-index", "--add", "--cacheinfo", f"160000,{commit},part")
+            git(work, "commit", "-q", "-m", "Add part")
+            git(work, "push", "-q", "origin", "HEAD")
+
+    def make_large(self, name: str, file: str, content: bytes, *, names_server: bool = True) -> None:
+        """Create a repository whose file is in Git LFS. Unless it names the server, git-lfs finds it by the remote."""
         oid = hashlib.sha256(content).hexdigest()
         (self.place / "lfs-objects" / oid).write_bytes(content)
         pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {len(content)}\n"
         config = f"[lfs]\n\turl = https://{self.address}/lfs/\n"
         attributes = f"{file} filter=lfs diff=lfs merge=lfs -text\n"
-        self.make(name, {file: pointer, ".gitattributes": attributes, ".lfsconfig": config})
+        self.make(
+            name, {file: pointer, ".gitattributes": attributes, **({".lfsconfig": config} if names_server else {})}
+        )
+
+    def lfs_authenticated(self) -> str:
+        """Return what git-lfs asked for over SSH."""
+        return (self.place / "lfs-authenticate.log").read_text()
 
     def elsewhere_log(self) -> str:
         """Return what was requested from port 8443, another host for git, with the credentials that it was given."""
@@ -185,10 +217,15 @@ def running_git_server() -> Iterator[GitServer]:
     try:
         with namespace_with_address() as (namespace, address):
             make_certificates(place, address)
-            hashed = subprocess.run(
-                ["openssl", "passwd", "-apr1", TOKEN], check=True, capture_output=True, text=True
-            ).stdout.strip()
-            (place / "passwords").write_text(f"{USER}:{hashed}\n")
+            _write_password(place / "passwords", USER, TOKEN)
+            _write_password(place / "other-passwords", OTHER_USER, OTHER_TOKEN)
+            (place / "bin").mkdir()
+            basic = base64.b64encode(f"{USER}:{TOKEN}".encode()).decode()
+            authenticate = place / "bin/git-lfs-authenticate"
+            authenticate.write_text(
+                _LFS_AUTHENTICATE.format(place=place, address=address, basic=basic, path=SSH_PATH)
+            )
+            authenticate.chmod(0o755)
             (place / "repos").mkdir()
             (place / "authorized_keys").touch()
             (place / "access.log").touch()
@@ -227,6 +264,12 @@ def running_git_server() -> Iterator[GitServer]:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _write_password(path: Path, user: str, password: str) -> None:
+    words = ["openssl", "passwd", "-apr1", password]
+    hashed = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    path.write_text(f"{user}:{hashed}\n")
 
 
 def _wait_for(address: str, port: int, place: Path) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
+SSH_PATH = "/lfs/ssh/"
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -21,8 +23,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        # Whoever came over SSH is told how to sign in for the objects too, as real servers do.
+        header = {"Authorization": self.headers["Authorization"]} if self.path.startswith(SSH_PATH) else {}
         found = [
-            {**each, "actions": {"download": {"href": f"{self.base}/lfs/objects/{each['oid']}"}}}
+            {**each, "actions": {"download": {"href": f"{self.base}/lfs/objects/{each['oid']}", "header": header}}}
             for each in request["objects"]
         ]
         body = json.dumps({"transfer": "basic", "objects": found}).encode()

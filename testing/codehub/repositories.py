@@ -81,6 +81,8 @@ class Repositories:
     def forget_credentials(self) -> None:
         for item in self.ask("GET", "git-credentials")["items"]:
             self.ask("DELETE", f"git-credentials/{item['id']}")
+        with self.doors().client() as client:
+            assert client.delete("/api/v1/git-key").status_code in (204, 404)
 
     def ask(self, method: str, path: str, json: object = None) -> Any:
         with self.doors().client() as client:

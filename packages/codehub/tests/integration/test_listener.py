@@ -10,12 +10,15 @@ from typing import Any, cast
 import redis
 
 from codehub.adapters.embedded.valkey import EmbeddedValkey
+from codehub.adapters.postgres import user_setup
+from codehub.adapters.postgres.control_notifications import PostgresNotifications
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.redis.activity import RedisActivity
 from codehub.adapters.redis.bus import RedisBus
 from codehub.adapters.redis.client import connect
 from codehub.domain.errors import BackendDown
 from codehub.domain.model import DesiredState, Phase
+from codehub.ports.notifications import Notice, NoticeKind
 from testing.codehub.coordinators import TIMEOUT_S, MemoryParts, leading, row_of, until
 from testing.codehub.rows import put_workspace
 from testing.codehub.workspaces import workspace
@@ -46,6 +49,17 @@ async def test_what_changes_is_published_to_its_owner_and_wakes_everybody(databa
     finally:
         await client.aclose()
     assert heard == wanted
+
+
+async def test_what_a_user_changes_for_their_workspaces_is_notified(database: Database) -> None:
+    notifications = PostgresNotifications(database.url)
+    async with asyncio.timeout(TIMEOUT_S), aclosing(cast(Any, notifications.listen())) as notices:
+        assert await anext(notices) is None  # it listens
+        async with database.transaction() as tx:
+            await user_setup.changed(tx, OWNER)
+        while (notice := await anext(notices)) is None:
+            pass
+    assert notice == Notice(NoticeKind.USER_SETUP, "", OWNER)
 
 
 async def _change_for_ever(database: Database) -> None:

@@ -6,13 +6,15 @@ import json
 import re
 import subprocess
 import sys
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from codehub.cli import output
-from codehub.cli.follow import _lines
+from codehub.cli.client import Client
+from codehub.cli.follow import _lines, follow_setup
 
 HOSTILE = "a\x1b]52;c;aGk=\x07b\x9b31mc\rd\u202ee\x7f"
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -46,6 +48,34 @@ def test_a_command_that_waits_says_what_for_and_once() -> None:
         show(state)
     assert printed == [f"api: waiting, {why}", "api: starting"]
     assert output.doing({**waits, "status": "RUNNING"}) == why
+
+
+class _Setups:
+    """A client that reads one workspace, whose setup is further each time."""
+
+    def __init__(self, *setups: dict[str, object]) -> None:
+        self._left = list(setups)
+
+    def get(self, path: str) -> dict[str, object]:
+        return {"id": path, "name": "api", "desired_state": "RUNNING", "setup": self._left.pop(0)}
+
+
+def test_each_step_of_the_setup_is_printed_once_by_its_whole_title(capsys: pytest.CaptureFixture[str]) -> None:
+    def state(text: str, *steps: tuple[str, str]) -> dict[str, object]:
+        over = all(each[1] == "done" for each in steps)
+        items = [{"title": title, "state": is_} for title, is_ in steps]
+        return {"state": "done" if over else "running", "text": text, "steps": items}
+
+    clone, image = "Clone a:b", "Use the image example/python:3"
+    setups = _Setups(
+        state(f"{clone}: receiving objects, 1 %", (clone, "running"), (image, "pending")),
+        state(f"{clone}: receiving objects, 2 %", (clone, "running"), (image, "pending")),
+        state("", (clone, "done"), (image, "pending")),
+        state(image, (clone, "done"), (image, "running")),
+        state("", (clone, "done"), (image, "done")),
+    )
+    follow_setup(cast(Client, setups), {"id": "1", "name": "api"}, sleep=lambda _: None)
+    assert capsys.readouterr().err.splitlines() == [f"api: {clone}", f"api: {image}"]
 
 
 def test_a_line_is_coloured_by_us_alone(capsys: pytest.CaptureFixture[str]) -> None:

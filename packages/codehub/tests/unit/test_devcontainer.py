@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codehub.domain.devcontainer import Command, DevContainer, Unsupported, When, parse_devcontainer
+from codehub.domain.devcontainer import Command, DevContainer, When, parse_devcontainer
+from codehub.domain.devcontainer_support import Unsupported
 from codehub.domain.errors import Invalid
 from codehub.domain.jsonc import parse_jsonc
 
 
 def read(text: str, *, containers: bool = True) -> DevContainer:
-    return parse_devcontainer(text, containers=containers, folder="/home/coder/app", home="/home/coder")
+    return parse_devcontainer(
+        text, containers=containers, folder="/home/coder/app", home="/home/coder", workspace_id="ws1"
+    )
 
 
 PYTHON = """
@@ -125,6 +128,7 @@ def test_the_hosts_environment_is_never_read(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("CODEHUB_SECRETS_KEY", "secret")
     found = read('{"remoteEnv": {"A": "${localEnv:CODEHUB_SECRETS_KEY}", "B": "${localEnv:X:fallback}"}}')
     assert dict(found.env) == {"A": "", "B": "fallback"}
+    assert found.ignored == (("${localEnv:CODEHUB_SECRETS_KEY}", Unsupported.LOCAL_VARIABLE),)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import pytest
+
 from codehub.adapters.setup_channel import _Stream
 from codehub.control.heartbeat import Heartbeat
 from codehub.control.metrics import Metrics
@@ -32,10 +34,14 @@ class Workspaced:
     helper_is_too_old: bool = False
     to_run: bool = True
     identity: str = "start-1"
+    revision: int = 0
+    reading_s: float = 0.0
     sent: list[str] = field(default_factory=list)
 
     async def linkable(self) -> Sequence[Linkable]:
-        return [Linkable(WORKSPACE, "process", "alice", (0, 0))] if self.to_run else []
+        found = [Linkable(WORKSPACE, "process", "alice", (self.revision, 0))] if self.to_run else []
+        await asyncio.sleep(self.reading_s)
+        return found
 
     async def bind(self, epoch: int, workspace_id: str, instance: str, owner_user_id: str) -> bool:
         return self.may_have_secrets
@@ -103,6 +109,30 @@ def test_a_helper_that_is_not_up_yet_is_tried_again_soon() -> None:
     world = Workspaced(refused_connections=3)
     assert waited(world) < 1
     assert world.sent == ["start-1"]
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.35])
+def test_a_changed_secret_is_sent_at_once_also_when_it_changes_during_a_tick(after_s: float) -> None:
+    world, loop = Workspaced(reading_s=0.1), VirtualLoop()
+
+    async def main() -> float:
+        heartbeat = Heartbeat("setup_links", VirtualClock(loop), Metrics(), no_fence)
+        links = SetupLinks(1, cast(Any, world), cast(Any, world), {"process": cast(Any, world)}, heartbeat)
+        running = asyncio.create_task(links.run())
+        await links.configured(WORKSPACE, world.identity)
+        links.started(WORKSPACE)  # a tick begins
+        await asyncio.sleep(0.05 + after_s)
+        world.revision = 1
+        links.user_setup_changed()
+        begin = loop.time()
+        while len(world.sent) < 2:
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait([running])
+        return loop.time() - begin
+
+    # A tick may have to end, the next reads the rows, and the message takes 0.3 s; the next tick by itself is 1 s away.
+    assert run_virtual(main(), loop) < 0.55
 
 
 def test_the_next_start_waits_for_a_configuration_of_its_own() -> None:

@@ -41,7 +41,11 @@ _JSON = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(["steps", "folder", "home", "ports", "ignored", "error", "running"]), _JSON))
+@given(
+    st.dictionaries(
+        st.sampled_from(["steps", "folder", "home", "ports", "ignored", "error", "running", "port_labels"]), _JSON
+    )
+)
 def test_whatever_a_workspace_reports_is_bounded_and_kept_as_it_is_shown(raw: dict[str, object]) -> None:
     state = parse_setup(raw)
     assert parse_setup(setup_column(state)) == state
@@ -243,7 +247,10 @@ def test_progress_is_the_newest_line() -> None:
 
 def test_the_configuration_replaces_other_helpers_for_known_hosts_alone() -> None:
     text = configuration("!helper", ["https://git.example.org", 'https://evil"\n[core]'], "")
-    assert text == '[credential "https://git.example.org"]\n\thelper =\n\thelper = "!helper"\n'
+    assert text == (
+        '[credential]\n\thelper = "!helper hint"\n'
+        '[credential "https://git.example.org"]\n\thelper =\n\thelper = "!helper"\n'
+    )
 
 
 def test_steps_come_in_order_and_only_whole_commands_count() -> None:

@@ -126,6 +126,7 @@ class SetupView(View):
     folder: str = Field(description="What the IDE opens, relative to the home; empty until it is there.")
     steps: list[SetupStepView]
     ports: list[int] = Field(description="Ports that the repository's devcontainer.json names.")
+    port_labels: dict[int, str] = Field(description="The labels that devcontainer.json gives to ports.")
     ignored: list[IgnoredView] = Field(description="What of devcontainer.json has no effect here, and why.")
     error: str = Field(description="Why devcontainer.json was not understood; empty otherwise.")
     retry: str = Field(
@@ -295,6 +296,7 @@ def setup_view(state: SetupState) -> SetupView:
             for step in state.steps
         ],
         ports=list(state.ports),
+        port_labels=dict(state.port_labels),
         ignored=[IgnoredView(key=key, reason=reason) for key, reason in state.ignored],
         error=state.error,
         retry=retry_label(state),

@@ -83,10 +83,11 @@ def follow_setup(
         if now is None:
             raise NotFound(f"{workspace['name']} was deleted meanwhile")
         setup = now.get("setup") or {"state": "running", "text": ""}
-        title = str(setup["text"]).partition(":")[0]
-        if title != printed and setup["state"] == "running" and not quiet:
-            console(err=True).print(f"{now['name']}: {title}")
-        printed = title
+        running = [str(step["title"]) for step in setup.get("steps", []) if step["state"] == "running"]
+        if running and running[0] != printed:
+            printed = running[0]
+            if not quiet:
+                console(err=True).print(f"{now['name']}: {printed}")
         if setup["state"] == "failed":
             raise WentWrong(
                 f"{now['name']} runs, but its setup failed: {setup['text']} `codehub ws setup-log {now['name']}` shows the "

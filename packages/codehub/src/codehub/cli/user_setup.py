@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import sys
 from pathlib import Path
 from urllib.parse import quote
@@ -12,7 +13,7 @@ import click
 from codehub.cli.options import connect, json_option, server_option
 from codehub.cli.output import console, print_json, print_table, when
 from codehub.domain.errors import Invalid, NotFound
-from codehub.domain.user_secrets import SecretKind, check_secret
+from codehub.domain.user_secrets import SecretKind, check_secret, parse_git_host
 
 
 def _value(prompt: str, *, from_stdin: bool) -> str:
@@ -79,7 +80,7 @@ def list_credentials(server: str | None, as_json: bool) -> None:
 @click.argument("host")
 @server_option
 def remove(host: str, server: str | None) -> None:
-    """Remove the credential for HOST. Access ends immediately, also in running workspaces.
+    """Remove the credential for HOST, written as for `add`. Access ends immediately, also in running workspaces.
 
     \b
     Example:
@@ -87,7 +88,10 @@ def remove(host: str, server: str | None) -> None:
     """
     with connect(server) as client:
         items = client.get("git-credentials")["items"]
-        matches = [item for item in items if host.lower().rstrip("/") in (item["id"], item["host"], item["url"])]
+        names = {host.lower().rstrip("/")}
+        with contextlib.suppress(Invalid):
+            names.add("://".join(parse_git_host(host)))
+        matches = [item for item in items if names & {item["id"], item["host"], item["url"]}]
         if not matches:
             raise NotFound(f"you have no git credential for {host!r}: `codehub git-auth ls` shows yours")
         for each in matches:

@@ -153,8 +153,12 @@ def ports(workspace: str, server: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"items": items})
         return
-    rows = [[str(item["port"]), item["process"] or "–", item["share"], item["url"]] for item in items]
-    print_table(["PORT", "PROCESS", "SHARED WITH", "ADDRESS"], rows)
+    labels = (found.get("setup") or {}).get("port_labels", {})
+    rows = [
+        [str(port := item["port"]), labels.get(str(port), "–"), item["process"] or "–", item["share"], item["url"]]
+        for item in items
+    ]
+    print_table(["PORT", "LABEL", "PROCESS", "SHARED WITH", "ADDRESS"], rows)
 
 
 @click.command("keep-awake")

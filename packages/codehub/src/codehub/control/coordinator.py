@@ -189,6 +189,7 @@ def _components(
         deps.bus,
         controller.wake,
         heartbeats["event_listener"],
+        user_setup_changed=setup.user_setup_changed if setup is not None else lambda: None,
         sse_prefix=settings.sse_prefix,
         wake_prefix=settings.wake_prefix,
     )

@@ -110,7 +110,7 @@ class DevImages:
         self, workspace_id: str, status: InstanceStatus, question: Message, answer: Message
     ) -> Message:
         """Add to what devcontainer.json means: what becomes of its image, its Dockerfile and its features."""
-        wanted = _parse(question)
+        wanted = _parse(workspace_id, question)
         before = answer.get("ignored")
         ignored = list(before) if isinstance(before, list) else []
         # Where workspaces are processes, the answer says already that these need a container.
@@ -147,7 +147,7 @@ class DevImages:
 
     async def prepare(self, workspace_id: str, status: InstanceStatus, question: Message, tell: Tell) -> Message:
         """Pull or build the image, and have the workspace restarted with it."""
-        wanted, row = _parse(question), await self._row(workspace_id)
+        wanted, row = _parse(workspace_id, question), await self._row(workspace_id)
         if wanted is None or not _keys(wanted):
             raise Invalid("devcontainer.json no longer requests an image")
         plan = await self._plan(row, wanted, status, question)
@@ -285,10 +285,11 @@ class DevImages:
                 _log.info("images are not collected", error=str(error))
 
 
-def _parse(question: Message) -> DevContainer | None:
+def _parse(workspace_id: str, question: Message) -> DevContainer | None:
     try:
         folder, home = str(question.get("folder", "")), str(question.get("home", ""))
-        return parse_devcontainer(str(question.get("text", "")), containers=True, folder=folder, home=home)
+        text = str(question.get("text", ""))
+        return parse_devcontainer(text, containers=True, folder=folder, home=home, workspace_id=workspace_id)
     except Invalid:
         return None  # the answer says so
 

@@ -32,6 +32,7 @@ class EventListener:
         wake: Callable[[Iterable[str]], None],
         heartbeat: Heartbeat,
         *,
+        user_setup_changed: Callable[[], None] = lambda: None,
         sse_prefix: str,
         wake_prefix: str,
     ) -> None:
@@ -39,6 +40,7 @@ class EventListener:
         self._bus = bus
         self._wake = wake
         self._heartbeat = heartbeat
+        self._user_setup_changed = user_setup_changed
         self._sse_prefix = sse_prefix
         self._wake_prefix = wake_prefix
         self._hints: deque[tuple[str, str]] = deque(maxlen=_MOST_HINTS)
@@ -69,6 +71,8 @@ class EventListener:
                 self._wake([notice.workspace_id])
                 self._hint(f"{self._wake_prefix}wc", payload)
                 self._hint(f"{self._wake_prefix}ob", payload)
+            case NoticeKind.USER_SETUP:
+                self._user_setup_changed()
             case NoticeKind.SHOWN | NoticeKind.DELETED:
                 self._hint(f"{self._sse_prefix}{notice.owner_user_id}", payload)
 

@@ -98,6 +98,10 @@ class SetupLinks:
         if (linked := self._linked.get(workspace_id)) is not None:
             linked.started.set()
 
+    def user_setup_changed(self) -> None:
+        """A user changed a secret or a credential: running workspaces get it now."""
+        self._hint.set()
+
     async def configured(self, workspace_id: str, instance: str) -> None:
         """Wait until git and the secrets of a start are configured: a push must not fail right after a wake."""
         first = self._ticks
@@ -115,9 +119,9 @@ class SetupLinks:
             if self._images is not None:
                 group.create_task(self._images.run(), name="images")
             while True:
+                self._hint.clear()  # before: a hint that comes during the tick is for the next one
                 async with self._heartbeat.tick():
                     await self._tick(group)
-                self._hint.clear()
                 try:
                     async with asyncio.timeout(_TICK_S):
                         await self._hint.wait()

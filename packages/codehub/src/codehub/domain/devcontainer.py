@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from codehub.domain.devcontainer_ports import PortAttributes, parse_port
+from codehub.domain.devcontainer_support import Unsupported, unsupported
 from codehub.domain.environment_names import is_own, is_variable_name
 from codehub.domain.errors import Invalid
 from codehub.domain.jsonc import parse_jsonc
@@ -22,6 +24,7 @@ PATHS = (".devcontainer/devcontainer.json", ".devcontainer.json")
 _VARIABLE = re.compile(r"\$\{([A-Za-z]+)(?::([^}:$]*)(?::([^}$]*))?)?\}")
 _EXTENSION = re.compile(r"-?[A-Za-z0-9][A-Za-z0-9-]*\.[A-Za-z0-9][A-Za-z0-9._-]*(?:@[0-9A-Za-z.+-]+)?")
 _MOST = 100
+_DEEPEST = 50
 _MOST_ENV_BYTES = 32 << 10  # as much as all secrets of a user: the kernel rejects a larger environment
 _OWN_PATH = "${containerEnv:PATH}"
 
@@ -52,21 +55,6 @@ class Command:
     words: tuple[str, ...] = ()
 
 
-class Unsupported(StrEnum):
-    """The reason why a property in the file has no effect."""
-
-    NEEDS_CONTAINER = "needs a container: workspaces run as processes here"
-    NOT_ALLOWED = "is not allowed in workspaces"
-    HOST_SIDE = "would run on the host, which a repository may not do"
-    COMPOSE = "Docker Compose projects are not supported"
-    OWN_VARIABLE = "is set by CodeHub; PATH can be extended with ${containerEnv:PATH}"
-    OWN_USER = "has no effect: programs in a workspace run as coder"
-    ATTACH = "is not run, because CodeHub does not notice when an editor connects: use postStartCommand"
-    SIZE = "has no effect: the template decides on the size"
-    FOLDER = "has no effect: the clone is in the home, where ${containerWorkspaceFolder} names it"
-    UNKNOWN = "is not known"
-
-
 @dataclass(frozen=True, slots=True)
 class DevContainer:
     image: str = ""
@@ -82,6 +70,9 @@ class DevContainer:
     extensions: tuple[str, ...] = ()
     settings: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     ports: tuple[int, ...] = ()
+    port_labels: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
+    # Secrets that the repository recommends.
+    secrets: tuple[str, ...] = ()
     # Key and reason, shown on the card.
     ignored: tuple[tuple[str, Unsupported], ...] = ()
 
@@ -90,88 +81,58 @@ class DevContainer:
         return bool(self.dockerfile or self.features)
 
 
-_NEVER_ALLOWED = (
-    "mounts",
-    "runArgs",
-    "privileged",
-    "capAdd",
-    "securityOpt",
-    "workspaceMount",
-    "appPort",
-    "init",
-    "gpu",
-)
-# `options` are arguments of the host's `docker build`, `cacheFrom` names images that the engine would pull.
-_BUILD_NOT_ALLOWED = ("options", "cacheFrom")
-_HARMLESS = frozenset(
-    {
-        "$schema",
-        "name",
-        "waitFor",
-        "shutdownAction",
-        "overrideCommand",
-        "updateRemoteUserUID",
-        "userEnvProbe",
-        "portsAttributes",
-        "otherPortsAttributes",
-        "secrets",
-    }
-)
-_REASONS = {
-    **dict.fromkeys(_NEVER_ALLOWED, Unsupported.NOT_ALLOWED),
-    **dict.fromkeys(("dockerComposeFile", "service", "runServices"), Unsupported.COMPOSE),
-    "initializeCommand": Unsupported.HOST_SIDE,
-    "postAttachCommand": Unsupported.ATTACH,
-    "hostRequirements": Unsupported.SIZE,
-    "workspaceFolder": Unsupported.FOLDER,
-}
-
-
-def parse_devcontainer(text: str, *, containers: bool, folder: str, home: str) -> DevContainer:
+def parse_devcontainer(text: str, *, containers: bool, folder: str, home: str, workspace_id: str) -> DevContainer:
     """Parse the file.
 
     `containers`: whether this runtime runs images. `folder` is the path of the clone inside the workspace.
+    `workspace_id` is the value of `${devcontainerId}`, which stays the same when an image is built again.
     """
     document = parse_jsonc(text)
     if not isinstance(document, dict):
         raise Invalid("devcontainer.json holds one object")
-    return _Parser(document, containers, folder, home).parse()
+    variables = {
+        "containerWorkspaceFolder": folder,
+        "localWorkspaceFolder": folder,
+        "containerWorkspaceFolderBasename": folder.rsplit("/", 1)[-1],
+        "localWorkspaceFolderBasename": folder.rsplit("/", 1)[-1],
+        "devcontainerId": workspace_id,
+        "userHome": home,
+    }
+    return _Parser(document, containers, variables).parse()
 
 
 class _Parser:
-    def __init__(self, document: Mapping[str, object], containers: bool, folder: str, home: str) -> None:
+    def __init__(self, document: Mapping[str, object], containers: bool, variables: Mapping[str, str]) -> None:
         self._left = dict(document)
         self._containers = containers
-        self._variables = {
-            "containerWorkspaceFolder": folder,
-            "localWorkspaceFolder": folder,
-            "containerWorkspaceFolderBasename": folder.rsplit("/", 1)[-1],
-            "localWorkspaceFolderBasename": folder.rsplit("/", 1)[-1],
-            "userHome": home,
-        }
+        self._variables = variables
         self._ignored: list[tuple[str, Unsupported]] = []
 
     def parse(self) -> DevContainer:
         image, dockerfile, context, build_args, target = self._image_or_build()
-        features = self._take_object("features")
+        features = {name: self._expand_all(options) for name, options in self._take_object("features").items()}
         features_first = tuple(_texts(self._left, "overrideFeatureInstallOrder"))
         self._left.pop("overrideFeatureInstallOrder", None)
-        env = {**self._variables_of("containerEnv"), **self._variables_of("remoteEnv")}
+        merged = {**self._variables_of("containerEnv"), **self._variables_of("remoteEnv")}
+        env = {name: value for name, value in merged.items() if value is not None}
         if sum(len(name) + len(value.encode(errors="replace")) for name, value in env.items()) > _MOST_ENV_BYTES:
             raise Invalid(f"containerEnv and remoteEnv have at most {_MOST_ENV_BYTES >> 10} KiB")
-        user = self._take_text("remoteUser") or self._take_text("containerUser")
-        self._left.pop("containerUser", None)
+        users = {key: self._take_text(key) for key in ("remoteUser", "containerUser")}
+        user = users["remoteUser"] or users["containerUser"]
         commands = tuple(command for when in When for command in self._commands(when))
         extensions, settings = self._customizations()
-        ports = self._ports()
+        ports, attributes = self._ports()
+        secrets = tuple(self._take_object("secrets"))[:_MOST]
         if not self._containers:
-            wants = {"image": image, "build": dockerfile, "features": features, "remoteUser": user}
+            wants = {"image": image, "build": dockerfile, "features": features, **users}
             self._ignored += [(key, Unsupported.NEEDS_CONTAINER) for key, wanted in wants.items() if wanted]
             image = dockerfile = user = ""
             features = {}
-        elif user not in ("", "coder"):
-            self._ignored.append(("remoteUser", Unsupported.OWN_USER))
-        self._note_the_rest()
+        else:
+            self._ignored += [(key, Unsupported.OWN_USER) for key, name in users.items() if name not in ("", "coder")]
+        if self._expand(str(self._left.get("workspaceFolder"))) == self._variables["containerWorkspaceFolder"]:
+            del self._left["workspaceFolder"]
+        self._ignored += [*attributes.ignored.items(), *unsupported(self._left)]
         return DevContainer(
             image=image,
             dockerfile=dockerfile,
@@ -186,24 +147,33 @@ class _Parser:
             extensions=extensions,
             settings=MappingProxyType(settings),
             ports=ports,
-            ignored=tuple(self._ignored),
+            port_labels=MappingProxyType(attributes.labels),
+            secrets=secrets,
+            ignored=tuple(dict(self._ignored).items()),
         )
 
     def _image_or_build(self) -> tuple[str, str, str, dict[str, str], str]:
         image = self._take_text("image")
         build = self._take_object("build")
-        dockerfile = _text(build, "dockerfile") or self._take_text("dockerFile")
-        context = _text(build, "context") or self._take_text("context") or "."
+        dockerfile = self._build_text(build, "dockerfile") or self._take_text("dockerFile")
+        context = self._build_text(build, "context") or self._take_text("context") or "."
+        target = self._build_text(build, "target")
         self._left.pop("dockerFile", None)
         self._left.pop("context", None)
-        arguments = build.get("args", {})
+        arguments = build.pop("args", {})
         if not isinstance(arguments, dict) or not all(isinstance(value, str) for value in arguments.values()):
             raise Invalid("build.args holds texts")
         for key, value in (("build.dockerfile", dockerfile), ("build.context", context)):
             _check_inside(key, value)
-        self._ignored += [(f"build.{key}", Unsupported.NOT_ALLOWED) for key in build if key in _BUILD_NOT_ALLOWED]
+        self._ignored += unsupported(build, "build.")
         expanded = {name: self._expand(value) for name, value in arguments.items()}
-        return image, dockerfile, context, expanded, _text(build, "target")
+        return image, dockerfile, context, expanded, target
+
+    def _build_text(self, build: dict[str, object], key: str) -> str:
+        value = build.pop(key, "")
+        if not isinstance(value, str):
+            raise Invalid(f"build.{key} is a text")
+        return self._expand(value)
 
     def _commands(self, when: When) -> list[Command]:
         value = self._left.pop(when.value, None)
@@ -224,20 +194,25 @@ class _Parser:
 
     def _customizations(self) -> tuple[tuple[str, ...], dict[str, object]]:
         customizations = self._take_object("customizations")
-        vscode = customizations.get("vscode", {})
+        vscode = customizations.pop("vscode", {})
         if not isinstance(vscode, dict):
             raise Invalid("customizations.vscode is an object")
+        self._ignored += [
+            (f"customizations.{tool}", Unsupported.OTHER_TOOL) for tool, value in customizations.items() if value
+        ]
         extensions = [*_texts(vscode, "extensions"), *_texts(self._left, "extensions")]
         self._left.pop("extensions", None)
         extensions = [self._extension(extension) for extension in extensions]
         settings = vscode.get("settings", {})
+        rest = {key: value for key, value in vscode.items() if key not in ("extensions", "settings")}
+        self._ignored += unsupported(rest, "customizations.vscode.")
         if not isinstance(settings, dict):
             raise Invalid("customizations.vscode.settings is an object")
         # A leading '-' removes an extension that an image or a feature added.
         removed = {extension[1:].lower() for extension in extensions if extension.startswith("-")}
         kept = [e for e in extensions if not e.startswith("-") and e.lower() not in removed]
         old = self._take_object("settings")
-        return tuple(dict.fromkeys(kept)), {**old, **settings}
+        return tuple(dict.fromkeys(kept)), {name: self._expand_all(v) for name, v in {**old, **settings}.items()}
 
     def _extension(self, text: str) -> str:
         """Return an extension's id, or the path of a `.vsix` file in the repository."""
@@ -251,35 +226,28 @@ class _Parser:
             )
         return folder + inside
 
-    def _ports(self) -> tuple[int, ...]:
+    def _ports(self) -> tuple[tuple[int, ...], PortAttributes]:
         ports: list[int] = []
         for item in _list(self._left.pop("forwardPorts", []), "forwardPorts"):
-            number = item.rpartition(":")[2] if isinstance(item, str) else item
-            if isinstance(number, str) and number.isascii() and number.isdigit() and len(number) <= 5:
-                number = int(number)
-            if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 65_535:
+            number = parse_port(item)
+            if number is None:
                 raise Invalid("forwardPorts holds port numbers")
             ports.append(number)
-        return tuple(dict.fromkeys(ports))
+        attributes = PortAttributes()
+        attributes.read("portsAttributes", self._take_object("portsAttributes"))
+        attributes.read_others("otherPortsAttributes", self._take_object("otherPortsAttributes"))
+        return tuple(dict.fromkeys(ports)), attributes
 
-    def _note_the_rest(self) -> None:
-        if self._expand(str(self._left.get("workspaceFolder"))) == self._variables["containerWorkspaceFolder"]:
-            del self._left["workspaceFolder"]
-        for key, value in self._left.items():
-            if key not in _HARMLESS and value not in (None, False, "", [], {}):
-                self._ignored.append((key, _REASONS.get(key, Unsupported.UNKNOWN)))
-
-    def _variables_of(self, key: str) -> dict[str, str]:
-        found: dict[str, str] = {}
+    def _variables_of(self, key: str) -> dict[str, str | None]:
+        """Return the variables; None removes one."""
+        found: dict[str, str | None] = {}
         for name, text in self._take_object(key).items():
             if not is_variable_name(name) or not isinstance(text, str | None) or (text is not None and "\0" in text):
                 raise Invalid(f"{key}.{name} is not an environment variable with a text")
-            if text is None:
-                continue
-            if is_own(name) and not (name == "PATH" and _OWN_PATH in text):
+            if is_own(name) and not (name == "PATH" and _OWN_PATH in (text or "")):
                 self._ignored.append((f"{key}.{name}", Unsupported.OWN_VARIABLE))
             else:
-                found[name] = self._expand(text)
+                found[name] = None if text is None else self._expand(text)
         return found
 
     def _expand(self, text: str, *, by_shell: bool = False) -> str:
@@ -295,10 +263,26 @@ class _Parser:
                 fallback = f":-{default}" if default else ""
                 return f"${{{argument}{fallback}}}" if by_shell else found.group()
             if name == "localEnv":
+                if not default:
+                    self._ignored.append((f"${{localEnv:{argument or ''}}}", Unsupported.LOCAL_VARIABLE))
                 return default or ""
             return self._variables.get(name, found.group())
 
         return _VARIABLE.sub(one, text)
+
+    def _expand_all(self, value: object, depth: int = 0) -> object:
+        """Expand every text in a setting or in the options of a feature."""
+        if depth > _DEEPEST:
+            raise Invalid("devcontainer.json is nested too deeply")
+        match value:
+            case str():
+                return self._expand(value)
+            case list():
+                return [self._expand_all(item, depth + 1) for item in value]
+            case dict():
+                return {key: self._expand_all(item, depth + 1) for key, item in value.items()}
+            case _:
+                return value
 
     def _take_object(self, key: str) -> dict[str, object]:
         value = self._left.pop(key, None)
@@ -315,13 +299,6 @@ class _Parser:
         if not isinstance(value, str):
             raise Invalid(f"{key} is a text")
         return self._expand(value)
-
-
-def _text(table: Mapping[str, object], key: str) -> str:
-    value = table.get(key, "")
-    if not isinstance(value, str):
-        raise Invalid(f"{key} is a text")
-    return value
 
 
 def _texts(table: Mapping[str, object], key: str) -> list[str]:

@@ -104,11 +104,11 @@ def parse_parameter(name: str, reader: TableReader, compile_pattern: CompilePatt
         description=reader.text("description"),
         choices=choices,
         default=default if isinstance(default, str | int | float | bool) else None,
-        pattern=reader.parsed("pattern", compile_pattern),
+        pattern=_pattern(reader, compile_pattern),
         minimum=_bound(reader, "min"),
         maximum=_bound(reader, "max"),
     )
-    reader.end("type, description, choices, default, pattern, min, max")
+    reader.end("type, description, choices, default, pattern (or validation), min, max")
     return parameter if _is_consistent(parameter, reader) else None
 
 
@@ -117,6 +117,14 @@ def _kind(text: str) -> ParameterKind:
         return ParameterKind(text)
     except ValueError as error:
         raise Invalid(f"must be one of {', '.join(ParameterKind)}") from error
+
+
+def _pattern(reader: TableReader, compile_pattern: CompilePattern) -> Pattern | None:
+    """Return the pattern, which may also be called `validation`."""
+    if reader.holds("pattern", str) and reader.holds("validation", str):
+        reader.wrong("validation", "is another name for pattern: write one of them")
+    found = reader.parsed("pattern", compile_pattern)
+    return found or reader.parsed("validation", compile_pattern)
 
 
 def _bound(reader: TableReader, key: str) -> float | None:

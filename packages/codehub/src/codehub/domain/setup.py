@@ -9,10 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from codehub.domain.devcontainer_ports import parse_port
+
 _MOST_STEPS = 200
 _MOST_NOTES = 50
 _LONGEST_TEXT = 1000
 _MOST_KEYS_NAMED = 5
+_LONGEST_LABEL = 100
 _INCOMPLETE = "incomplete"
 _IMAGE = "image-"  # how the id of such a step begins
 _LATEST = 4e9  # as seconds since 1970, in 2096
@@ -55,6 +58,7 @@ class SetupState:
     folder: str = ""  # the folder the IDE opens, relative to the home; empty until it exists
     home: str = ""
     ports: tuple[int, ...] = ()
+    port_labels: tuple[tuple[int, str], ...] = ()
     ignored: tuple[tuple[str, str], ...] = ()
     error: str = ""
     running: bool = False
@@ -80,6 +84,7 @@ def parse_setup(raw: object) -> SetupState:
         folder=_text(raw.get("folder")),
         home=_text(raw.get("home")),
         ports=tuple(ports[:_MOST_NOTES]),
+        port_labels=_labels(raw.get("port_labels")),
         ignored=tuple((_text(key), _text(reason)) for key, reason in pairs),
         error=_text(raw.get("error")),
         running=raw.get("running") is True,
@@ -92,10 +97,17 @@ def setup_column(state: SetupState) -> dict[str, object]:
         "folder": state.folder,
         "home": state.home,
         "ports": list(state.ports),
+        "port_labels": {str(port): label for port, label in state.port_labels},
         "ignored": [list(pair) for pair in state.ignored],
         "error": state.error,
         "running": state.running,
     }
+
+
+def _labels(raw: object) -> tuple[tuple[int, str], ...]:
+    pairs = list(raw.items())[:_MOST_NOTES] if isinstance(raw, Mapping) else []
+    found = {parse_port(port): " ".join(_text(label).split())[:_LONGEST_LABEL] for port, label in pairs}
+    return tuple((port, label) for port, label in found.items() if port is not None and label)
 
 
 def _step_column(step: SetupStep) -> dict[str, object]:

@@ -12,6 +12,7 @@ class NoticeKind(StrEnum):
     SHOWN = "ws_sse"
     WAKE = "ws_wake"
     DELETED = "ws_deleted"
+    USER_SETUP = "user_setup"  # what a user brings into all their workspaces; names no workspace
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from codehub.adapters.postgres import setup_links, user_setup
@@ -16,6 +16,7 @@ from codehub.adapters.postgres.control_term import as_leader
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.secret_box import SecretBox
 from codehub.domain.devcontainer import Command, DevContainer, parse_devcontainer
+from codehub.domain.devcontainer_support import Unsupported
 from codehub.domain.errors import Denied, Invalid
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import Runs
@@ -147,7 +148,8 @@ class PostgresSetupDesk:
     async def _devcontainer(self, workspace_id: str, question: Message) -> Message:
         async with self.database.transaction() as tx:
             workspace = await setup_links.workspace(tx, workspace_id)
-        assert workspace is not None
+            assert workspace is not None
+            owned = {secret.name for secret in await user_setup.secrets_of(tx, workspace.owner_user_id)}
         folder, home = str(question.get("folder", "")), str(question.get("home", ""))
         try:
             found = parse_devcontainer(
@@ -155,21 +157,24 @@ class PostgresSetupDesk:
                 containers=self.runs(workspace.instance_backend) is Runs.IMAGE,
                 folder=folder,
                 home=home,
+                workspace_id=workspace_id,
             )
         except Invalid as error:
             return {"error": str(error)}
-        return devcontainer_message(found)
+        return devcontainer_message(found, owned)
 
 
-def devcontainer_message(found: DevContainer) -> dict[str, object]:
+def devcontainer_message(found: DevContainer, owned_secrets: Set[str] = frozenset()) -> dict[str, object]:
     """Return the part that the workspace applies. The coordinator applies images (`control/dev_images.py`)."""
-    ignored = [[key, str(reason)] for key, reason in found.ignored]
+    missing = [(f"secrets.{name}", Unsupported.MISSING) for name in found.secrets if name not in owned_secrets]
+    ignored = [[key, str(reason)] for key, reason in (*found.ignored, *missing)]
     return {
         "env": dict(found.env),
         "commands": [_command(command) for command in found.commands],
         "extensions": list(found.extensions),
         "settings": dict(found.settings),
         "ports": list(found.ports),
+        "port_labels": {str(port): label for port, label in found.port_labels.items()},
         "ignored": ignored,
     }
 

@@ -225,17 +225,26 @@ class Clone:
             code, output = self._git(["-C", folder, *words])
             if code != 0:
                 self.missing.append(explain_submodule(output, self.url))
+            # Those that were not fetched are left out, with their own submodules.
+            _, output = self._git(["-C", folder, "submodule", "--quiet", "foreach", "--recursive", "pwd"])
+            for submodule in output.splitlines():
+                _, url = self._git(["-C", submodule, "config", "--get", "remote.origin.url"])
+                self._fetch_large_files(submodule, url.strip())
+        self._fetch_large_files(folder, self.url)
+
+    def _fetch_large_files(self, folder: str, url: str) -> None:
         code, _ = self._git(["-C", folder, "grep", "-l", "filter=lfs", "HEAD", "--", "*.gitattributes"])
         if code != 0:
             return
         if shutil.which("git-lfs") is None:
-            self.missing.append("Git LFS is not installed here: the repository's large files are pointers only.")
+            text = "Git LFS is not installed here: the repository's large files are pointers only."
+            self.missing += [text] if text not in self.missing else []
             return
         self._git(["-C", folder, "lfs", "install", "--local", "--skip-smudge"])
         code, output = self._git(["-C", folder, "lfs", "pull"])
         self._git(["-C", folder, "lfs", "install", "--local", "--force"])
         if code != 0:
-            trouble = explain(output, self.url, self.ref)
+            trouble = explain(output, url, self.ref)
             self.missing.append(f"Large files (Git LFS) were not fetched. {trouble.message}")
 
     def _must(self, code: int, output: str) -> None:
@@ -264,7 +273,7 @@ class Clone:
             start_new_session=True,
         )
         output = b""
-        quiet = words[0] in ("-C",) and words[2] in ("rev-parse", "cat-file", "for-each-ref", "grep")
+        quiet = words[0] in ("-C",) and words[2] in ("rev-parse", "cat-file", "for-each-ref", "grep", "config")
         alarm = time.monotonic() + timeout_s if timeout_s else 0.0
         assert child.stdout is not None
         os.set_blocking(child.stdout.fileno(), False)

@@ -2,7 +2,8 @@
 
 Everything is in the runtime folder of this start and in the environment; nothing is written into the home. The helper is
 configured for each known host in a file that git reads last, and replaces other helpers for that host: a helper such as
-`store` would receive the password and write it into the home.
+`store` would receive the password and write it into the home. For all other hosts, git asks it after the user's own
+helpers, and it only prints that CodeHub has no credential.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _LONGEST_QUESTION = 64 << 10
 def configuration(helper: str, hosts: list[str], ca_file: str) -> str:
     """Return git's configuration. `hosts` are `https://HOST[:PORT]`."""
     lines = [f'[http]\n\tsslCAInfo = "{ca_file}"'] if ca_file else []
+    lines.append(f'[credential]\n\thelper = "{helper} hint"')
     for host in hosts:
         if not any(char in host for char in '"\\\n\r\0 ]'):
             lines.append(f'[credential "{host}"]\n\thelper =\n\thelper = "{helper}"')

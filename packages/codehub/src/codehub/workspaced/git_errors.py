@@ -29,6 +29,11 @@ _RULES: list[tuple[str, str, str]] = [
     ),
     (
         "auth",
+        r"^codehub: .* refused the credential\.",  # printed by our credential helper
+        "{host} refused your credential. Replace it with `codehub git-auth add {host}` or on your account page.",
+    ),
+    (
+        "auth",
         r"Authentication failed|could not read (?:Username|Password)|HTTP Basic: Access denied|returned error: 40[13]|"
         r"Permission denied \(publickey|Invalid username or (?:password|token)|terminal prompts disabled",
         "{host} refused access. If the repository is private, add a credential with `codehub git-auth add {host}` or on "

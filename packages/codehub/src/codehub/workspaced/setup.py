@@ -353,6 +353,7 @@ class Setup:
             "folder": self._folders()[0],
             "steps": [self._shown_step(step) for step in self._steps],
             "ports": self._found.get("ports") or [],
+            "port_labels": self._found.get("port_labels") or {},
             "ignored": self._found.get("ignored") or [],
             "error": self._found.get("error"),
             "running": self._busy,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import os
 
 import pytest
 
-from testing.codehub.git_server import TOKEN, USER, GitServer, git
+from testing.codehub.git_server import OTHER_TOKEN, OTHER_USER, TOKEN, USER, GitServer, git
 from testing.codehub.repositories import Repositories
 
 pytestmark = [
@@ -163,18 +164,8 @@ def test_an_unusual_name_makes_an_ordinary_folder_and_a_missing_path_is_named(
 def test_submodules_that_need_a_credential_are_named_on_the_card_and_fetched_on_request(
     shop: Repositories, git_server: GitServer
 ) -> None:
-    part = git_server.make("private/part", {"part.txt": "part\n"})
-    bare = git_server.make("public/half", {"README.md": "half\n"})
-    work = git_server.place / "half-work"
-    git("/", "clone", "-q", str(bare), str(work))
-    (work / ".gitmodules").write_text(
-        f'[submodule "part"]\n\tpath = part\n\turl = {git_server.url("private/part")}\n'
-    )
-    commit = git(part, "rev-parse", "main").strip()
-    git(work, "add", "-A")
-    git(work, "update-index", "--add", "--cacheinfo", f"160000,{commit},part")
-    git(work, "commit", "-q", "-m", "Add part")
-    git(work, "push", "-q", "origin", "HEAD")
+    git_server.make("private/part", {"part.txt": "part\n"})
+    git_server.make_with_submodule("public/half", "private/part", git_server.url("private/part"))
     made = shop.create("half", repo={"url": git_server.url("public/half")})
     done = made.settled()
     assert (done["state"], done["folder"], done["retry"]) == ("done", "half", "Try again"), done
@@ -189,20 +180,45 @@ def test_submodules_that_need_a_credential_are_named_on_the_card_and_fetched_on_
 
 def test_submodules_come_along(shop: Repositories, git_server: GitServer) -> None:
     git_server.make("public/part", {"part.txt": "part\n"})
-    bare = git_server.make("public/whole", {"README.md": "whole\n"})
-    work = git_server.place / "whole-work"
-    git("/", "clone", "-q", str(bare), str(work))
-    git(work, "submodule", "--quiet", "add", str(git_server.place / "repos/public/part.git"), "part")
-    modules = (work / ".gitmodules").read_text()
-    (work / ".gitmodules").write_text(
-        modules.replace(str(git_server.place / "repos"), f"https://{git_server.address}")
-    )
-    git(work, "add", "-A")
-    git(work, "commit", "-q", "-m", "Add part")
-    git(work, "push", "-q", "origin", "HEAD")
+    git_server.make_with_submodule("public/whole", "public/part", "../part.git")
     made = shop.create("whole", repo={"url": git_server.url("public/whole")})
     assert made.settled()["state"] == "done", made.setup()
     assert made.sh("cat ~/whole/part/part.txt") == "part\n"
+
+
+def test_large_files_of_a_submodule_come_along(shop: Repositories, git_server: GitServer) -> None:
+    content = os.urandom(1 << 20)
+    git_server.make_large("private/footage", "film.bin", content)
+    git_server.make_with_submodule("private/cinema", "private/footage", "../footage.git")
+    shop.ask("POST", "git-credentials", {"host": git_server.address, "username": USER, "token": TOKEN})
+    made = shop.create("cinema", repo={"url": git_server.url("private/cinema")})
+    assert made.settled()["state"] == "done", made.setup()
+    assert made.step("clone")["notes"] == []
+    assert (made.files() / "cinema/part/film.bin").read_bytes() == content
+    assert made.sh("git -C ~/cinema status --porcelain; git -C ~/cinema/part status --porcelain") == ""
+
+
+def test_a_submodule_on_another_host_gets_the_credential_of_that_host_alone(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    part = git_server.make("other/part", {"part.txt": "part\n"})
+    git_server.make_with_submodule("private/two-hosts", "other/part", git_server.other_url("other/part"))
+    shop.ask("POST", "git-credentials", {"host": git_server.address, "username": USER, "token": TOKEN})
+    made = shop.create("two hosts", repo={"url": git_server.url("private/two-hosts")})
+    done = made.settled()
+    assert (done["state"], done["folder"], done["retry"]) == ("done", "two-hosts", "Try again"), done
+    assert f"git-auth add {git_server.address}:8443" in done["text"]
+    shop.codehub(
+        *("git-auth", "add", git_server.other_url("other/part"), "--username", OTHER_USER, "--token-stdin"),
+        stdin=OTHER_TOKEN.encode(),
+    )
+    shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
+    made.until_setup(lambda now: now["state"] == "done" and not now["retry"])
+    assert made.sh("cat ~/two-hosts/part/part.txt") == "part\n"
+    made.sh("cd ~/two-hosts/part && git commit -q --allow-empty -m Both && git push -q origin HEAD:main")
+    assert git(part, "log", "-1", "--format=%s", "main").strip() == "Both"
+    first = base64.b64encode(f"{USER}:{TOKEN}".encode()).decode()
+    assert first not in git_server.elsewhere_log(), "the first host's credential never reaches the second"
 
 
 def test_a_large_repository_is_cloned_without_old_contents(shop: Repositories, git_server: GitServer) -> None:
@@ -252,6 +268,21 @@ def test_large_files_come_from_lfs_with_the_same_credential(shop: Repositories, 
     assert made.step("clone")["notes"] == []
     assert (made.files() / "media/film.bin").read_bytes() == content
     assert made.sh("git -C ~/media status --porcelain") == ""
+
+
+def test_large_files_of_an_ssh_repository_come_from_the_lfs_server_that_its_host_names(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    """git-lfs runs `git-lfs-authenticate` over SSH with the user's key: no credential for HTTPS is needed."""
+    content = os.urandom(1 << 20)
+    git_server.make_large("private/films", "film.bin", content, names_server=False)
+    git_server.authorize(shop.codehub("git-auth", "key").strip())
+    made = shop.create("films", repo={"url": git_server.ssh_url("private/films")})
+    assert made.settled()["state"] == "done", made.setup()
+    assert made.step("clone")["notes"] == [], made.codehub("ws", "setup-log", made.workspace_id).stdout
+    assert (made.files() / "films/film.bin").read_bytes() == content
+    assert made.sh("git -C ~/films status --porcelain") == ""
+    assert git_server.lfs_authenticated().split() == [f"{git_server.place}/repos/private/films.git", "download"]
 
 
 def test_a_clone_outlives_a_killed_workspaced(shop: Repositories, git_server: GitServer) -> None:

@@ -101,7 +101,21 @@ def test_a_removed_credential_ends_access_at_once(shop: Repositories, git_server
             json={"command": "cd ~/ended && GIT_TERMINAL_PROMPT=0 git push origin HEAD:refs/heads/after"},
         ).json()
     assert refused["exit_code"] != 0
-    assert "could not read Username" in refused["stderr"] or "Authentication failed" in refused["stderr"]
+    host = git_server.address
+    hint = f"codehub: no credential for {host}. Add one with `codehub git-auth add {host}` or on your account page."
+    assert refused["stderr"].splitlines()[0] == hint
+
+
+def test_a_refused_credential_is_said_to_be_replaced(shop: Repositories, git_server: GitServer) -> None:
+    git_server.make("private/refused", {"README.md": "x\n"})
+    shop.ask("POST", "git-credentials", {"host": git_server.address, "username": USER, "token": "old"})
+    made = shop.create("refused", repo={"url": git_server.url("private/refused")})
+    assert made.settled()["state"] == "failed"
+    step = made.step("clone")
+    assert step["kind"] == "auth", step
+    assert step["message"].startswith(f"{git_server.address} refused your credential. Replace it with"), step
+    log = made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
+    assert f"codehub: {git_server.address} refused the credential. Replace it with" in log, log
 
 
 def test_the_generated_key_clones_and_pushes_over_ssh_and_never_enters_the_workspace(

@@ -111,7 +111,10 @@ _PYTHON = {
     "image": "mcr.example/devcontainers/python:3",
     "features": {"ghcr.example/features/node:1": {}},
     "containerEnv": {"APP_MODE": "development", "ROOT": "${containerWorkspaceFolder}"},
+    "remoteEnv": {"THIS": "${devcontainerId}", "HERS": "${localEnv:HERS}"},
     "forwardPorts": [8000, "db:5432"],
+    "portsAttributes": {"8000": {"label": "Web", "onAutoForward": "openBrowser"}},
+    "secrets": {"API_KEY": {"description": "For the service"}, "OWNED": {}},
     "onCreateCommand": "echo created >> ~/order",
     "postCreateCommand": {"one": "echo one >> ~/parallel", "two": ["sh", "-c", "echo two >> ~/parallel"]},
     "postStartCommand": "echo started >> ~/order",
@@ -126,15 +129,18 @@ def test_devcontainer_json_runs_its_commands_sets_its_environment_and_says_what_
 ) -> None:
     text = "// written by hand\n" + json.dumps(_PYTHON, indent=1)
     git_server.make("public/python", {".devcontainer/devcontainer.json": text, "app.py": "print(1)\n"})
+    shop.codehub("secrets", "set", "OWNED", stdin=b"x")
     made = shop.create("python", repo={"url": git_server.url("public/python")})
     made.until_setup(lambda now: any(step["id"].startswith("devcontainer") for step in now["steps"]))
     done = made.settled()
     assert done["state"] == "done", done
     assert made.sh("cat ~/order; sort ~/parallel") == "created\nstarted\none\ntwo\n"
     assert made.sh("echo $APP_MODE $ROOT") == "development /home/coder/python\n"
-    assert done["ports"] == [8000, 5432]
+    assert made.sh("echo $THIS$HERS") == f"{made.workspace_id}\n"
+    assert (done["ports"], done["port_labels"]) == ([8000, 5432], {"8000": "Web"})
     ignored = {each["key"]: each["reason"] for each in done["ignored"]}
-    assert {"image", "features", "initializeCommand", "mounts"} <= set(ignored)
+    in_others, elsewhere = {"image", "features", "extensions"}, {"initializeCommand", "mounts", "${localEnv:HERS}"}
+    assert set(ignored) == in_others | elsewhere | {"portsAttributes.onAutoForward", "secrets.API_KEY"}
     assert "needs a container" in ignored["image"]
     assert not _ON_THE_HOST.exists()
     assert made.sh("ls -d /host 2>/dev/null || true") == ""

@@ -6,14 +6,17 @@ import json
 
 import pytest
 
-from codehub.domain.devcontainer import Command, DevContainer, Unsupported, When, parse_devcontainer
+from codehub.domain.devcontainer import Command, DevContainer, When, parse_devcontainer
+from codehub.domain.devcontainer_support import Unsupported
 from codehub.domain.errors import Invalid
 from codehub.domain.jsonc import parse_jsonc
 
 
 def read(*, containers: bool = True, **document: object) -> DevContainer:
     text = json.dumps(document)
-    return parse_devcontainer(text, containers=containers, folder="/home/coder/app", home="/home/coder")
+    return parse_devcontainer(
+        text, containers=containers, folder="/home/coder/app", home="/home/coder", workspace_id="ws1"
+    )
 
 
 def vscode(**document: object) -> DevContainer:
@@ -59,12 +62,16 @@ def test_only_a_dockerfile_or_features_need_a_build() -> None:
 def test_the_remote_user_comes_before_the_containers_user() -> None:
     assert read(remoteUser="a", containerUser="b").user == "a"
     assert read(containerUser="b").user == "b"
-    assert read(remoteUser="a", containerUser="b").ignored == (("remoteUser", Unsupported.OWN_USER),)
+    assert dict(read(remoteUser="a", containerUser="b").ignored) == {
+        "remoteUser": Unsupported.OWN_USER,
+        "containerUser": Unsupported.OWN_USER,
+    }
+    assert read(containerUser="b").ignored == (("containerUser", Unsupported.OWN_USER),)
     assert read(remoteUser="coder").ignored == ()
 
 
 def test_the_remote_environment_comes_before_the_containers_and_null_unsets() -> None:
-    found = read(containerEnv={"A": "1", "B": "2"}, remoteEnv={"B": "3", "C": None})
+    found = read(containerEnv={"A": "1", "B": "2", "C": "3"}, remoteEnv={"B": "3", "C": None, "D": None})
     assert found.env == {"A": "1", "B": "3"}
     with pytest.raises(Invalid, match=r"remoteEnv\.A"):
         read(remoteEnv={"A": 1})
@@ -81,6 +88,7 @@ def test_variables_that_no_program_could_be_started_with_are_refused() -> None:
             containers=False,
             folder="/home/coder/" + "x" * 100,
             home="/home/coder",
+            workspace_id="ws1",
         )
 
 
@@ -119,7 +127,7 @@ def test_variables_are_filled_in_and_unknown_ones_stay() -> None:
     assert found.env == {
         "A": "app/app",
         "B": "/home/coder:${containerEnv:PATH}",
-        "C": "${devcontainerId} ${containerEnv}",
+        "C": "ws1 ${containerEnv}",
         "D": "default",
     }
 
@@ -215,9 +223,99 @@ def test_a_value_of_another_type_is_refused(document: dict[str, object]) -> None
     ],
 )
 def test_what_has_no_effect_is_named_with_its_reason_and_the_rest_is_read(key: str, reason: Unsupported) -> None:
-    found = read(**{"name": "app", key: ["x"], "waitFor": "onCreateCommand", "colour": 1, "image": "a"})
+    found = read(**{"name": "app", key: ["x"], "init": True, "colour": 1, "image": "a"})
     assert dict(found.ignored) == {key: reason, "colour": Unsupported.UNKNOWN}
     assert found.image == "a"
+
+
+# Every property of the reference that changes nothing here. What is absent is applied, or only names the file.
+_REFERENCE: dict[str, object] = {
+    "waitFor": "postCreateCommand",
+    "shutdownAction": "none",
+    "userEnvProbe": "loginShell",
+    "updateRemoteUserUID": True,
+    "overrideCommand": False,
+    "otherPortsAttributes": {"onAutoForward": "ignore"},
+    "secrets": {"API_KEY": {"description": "x"}},
+    "hostRequirements": {"cpus": 4},
+    "appPort": 3000,
+    "workspaceMount": "x",
+    "workspaceFolder": "/workspace",
+    "mounts": ["x"],
+    "runArgs": ["x"],
+    "privileged": True,
+    "capAdd": ["x"],
+    "securityOpt": ["x"],
+    "initializeCommand": "x",
+    "postAttachCommand": "x",
+    "dockerComposeFile": "x",
+    "service": "x",
+    "runServices": ["x"],
+}
+
+
+@pytest.mark.parametrize("key", _REFERENCE)
+def test_every_property_of_the_reference_without_effect_is_named(key: str) -> None:
+    found = read(**{key: _REFERENCE[key]})
+    if key == "secrets":
+        assert found.secrets == ("API_KEY",)  # named unless their owner has them
+    else:
+        ((name, reason),) = found.ignored
+        assert name.split(".")[0] == key
+        assert reason is not Unsupported.UNKNOWN
+
+
+def test_what_another_tool_reads_and_unknown_keys_inside_objects_are_named() -> None:
+    found = read(
+        customizations={"jetbrains": {"plugins": ["x"]}, "codespaces": {}, "vscode": {"devPort": 1}},
+        build={"dockerfile": "D", "options": ["--network=host"], "squash": True},
+    )
+    assert dict(found.ignored) == {
+        "build.options": Unsupported.NOT_ALLOWED,
+        "build.squash": Unsupported.UNKNOWN,
+        "customizations.jetbrains": Unsupported.OTHER_TOOL,
+        "customizations.vscode.devPort": Unsupported.UNKNOWN,
+    }
+
+
+def test_ports_have_labels_and_their_other_attributes_are_named_once() -> None:
+    web: dict[str, object] = {"label": "Web", "onAutoForward": "openBrowser", "requireLocalPort": True}
+    found = read(
+        portsAttributes={
+            "3000": web,
+            "db:5432": {"label": "Database", "onAutoForward": "silent", "protocol": "http", "elevateIfNeeded": False},
+            "8443": {"protocol": "https", "onAutoForward": "ignore", "colour": 1},
+            "4000-4100": {"label": "Workers"},
+            ".+/server.js": {"onAutoForward": "notify"},
+        }
+    )
+    assert found.port_labels == {3000: "Web", 5432: "Database"}
+    assert dict(found.ignored) == {
+        "portsAttributes.onAutoForward": Unsupported.EVERY_PORT,
+        "portsAttributes.requireLocalPort": Unsupported.LOCAL_PORT,
+        "portsAttributes.protocol": Unsupported.HTTP,
+        "portsAttributes.colour": Unsupported.UNKNOWN,
+        "portsAttributes.4000-4100": Unsupported.PORT_PATTERN,
+    }
+    for wrong in ({"3000": "Web"}, {"3000": {"label": 3}}):
+        with pytest.raises(Invalid, match=r"portsAttributes\.3000"):
+            read(portsAttributes=wrong)
+
+
+def test_variables_are_filled_in_anywhere_that_has_an_effect() -> None:
+    found = read(
+        build={"dockerfile": "${localWorkspaceFolderBasename}.docker", "target": "${devcontainerId}"},
+        features={"./x": {"where": "${containerWorkspaceFolder}"}},
+        customizations={"vscode": {"settings": {"a": ["${containerWorkspaceFolder}/.venv", 1], "b": "${env:HOME}"}}},
+    )
+    assert (found.dockerfile, found.build_target) == ("app.docker", "ws1")
+    assert found.features == {"./x": {"where": "/home/coder/app"}}
+    assert found.settings == {"a": ["/home/coder/app/.venv", 1], "b": "${env:HOME}"}
+    nested: object = "x"
+    for _ in range(300):
+        nested = [nested]
+    with pytest.raises(Invalid, match="nested too deeply"):
+        vscode(settings={"a": nested})
 
 
 def test_processes_name_each_part_that_needs_a_container() -> None:

@@ -202,6 +202,8 @@ def test_an_affinity_is_bounded() -> None:
         ('choices = ["a"]\ndefault = "b"', "default"),
         ('type = "switch"\ndefault = 1', "default"),
         ('pattern = "a+"\ndefault = "b"', "default"),
+        ('pattern = "a"\nvalidation = "a"', "validation"),
+        ('validation = "("', "validation"),
         ('type = "colour"', "type"),
         ("colour = 1", "colour"),
     ],
@@ -240,6 +242,8 @@ def _value(text: str, given_value: Any) -> str | None:
         ('type = "text"', 5, None),
         ('pattern = "v[0-9]"', "v1", "v1"),
         ('pattern = "v[0-9]"', "v12", None),
+        ('validation = "v[0-9]"', "v1", "v1"),
+        ('validation = "v[0-9]"', "v12", None),
     ],
 )
 def test_a_parameter_takes_the_values_of_its_kind(text: str, value: object, expected: str | None) -> None:

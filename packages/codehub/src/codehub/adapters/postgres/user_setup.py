@@ -5,6 +5,7 @@ Every change increments `users.setup_revision` in the same transaction, so that 
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 
 from codehub.adapters.postgres.pool import Transaction
@@ -14,6 +15,7 @@ from codehub.domain.user_secrets import GitCredential, GitKey, SecretKind, UserS
 
 async def changed(tx: Transaction, user_id: str) -> None:
     await tx.execute("UPDATE users SET setup_revision = setup_revision + 1 WHERE id = %s", [user_id])
+    await tx.execute("SELECT pg_notify('user_setup', %s)", [json.dumps({"id": "", "owner": user_id})])
 
 
 async def is_withheld(tx: Transaction, user_id: str) -> bool:

@@ -110,7 +110,7 @@ export function setupPanel(id) {
       setText(error, setup.error ?? "");
       setHidden(error, !setup.error);
       setHidden(about, !setup.ignored.length);
-      ignored.replaceChildren(...setup.ignored.map((each) => el("li", {}, `${each.key}: ${each.reason}`)));
+      ignored.replaceChildren(...setup.ignored.map((each) => setProse(el("li"), `${each.key}: ${each.reason}`)));
       if (!output.hidden && setup.state === "running") load();
     },
   };

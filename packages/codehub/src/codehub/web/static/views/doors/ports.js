@@ -16,6 +16,7 @@ export function portsPage({id, current}) {
   const example = el("p", {class: "hint"});
   const node = el("section", {class: "card"}, el("h2", {}, "Ports"), list, example);
   let shown = "";
+  const label = (port) => current()?.setup?.port_labels?.[port] ?? "";
 
   function row(port) {
     const select = el("select", {"aria-label": `Who may open port ${port.port}`}, Object.entries(SHARES).map(([value, text]) => el("option", {value}, text)));
@@ -41,6 +42,7 @@ export function portsPage({id, current}) {
         "div",
         {class: "row"},
         el("a", {href: port.url, target: "_blank", rel: "noopener", class: "button primary", "aria-label": `Open port ${port.port} in a new tab`}, `Open ${port.port}`),
+        label(port.port) && el("strong", {}, label(port.port)),
         el("span", {class: "quiet"}, port.process ?? ""),
         copyButton(port.url, `the address of port ${port.port}`, "Copy address"),
         select,
@@ -98,10 +100,10 @@ export function portsPage({id, current}) {
         const {items} = await get(`workspaces/${id}/ports?wake=0`);
         // Not rendered again while nothing changed: the user may be choosing from a list in it.
         const expected = (current()?.expected_ports ?? []).filter((port) => !items.some((item) => item.port === port));
-        const seen = JSON.stringify([items, expected]);
+        const seen = JSON.stringify([items, expected, current()?.setup?.port_labels]);
         if (seen === shown) return;
         shown = seen;
-        const waiting = expected.map((port) => el("li", {class: "quiet"}, `Port ${port} is expected. Nothing listens on it yet.`));
+        const waiting = expected.map((port) => el("li", {class: "quiet"}, `Port ${port}${label(port) && ` (${label(port)})`} is expected. Nothing listens on it yet.`));
         if (items.length || waiting.length) return list.replaceChildren(...items.map(row), ...waiting);
         list.replaceChildren(el("li", {class: "quiet"}, "Nothing listens in this workspace. Start a server in it, for example ", el("code", {}, "python3 -m http.server 8000"), "."));
       } catch (error) {
