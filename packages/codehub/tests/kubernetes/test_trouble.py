@@ -10,7 +10,7 @@ import pytest
 from codehub.adapters.kubernetes.cluster import Cluster
 from codehub.adapters.kubernetes.homes import PvcHomes
 from codehub.adapters.kubernetes.instances import KubernetesInstances
-from codehub.adapters.kubernetes.transfer import TransferJobs
+from codehub.adapters.kubernetes.transfer import Transfer, TransferJobs
 from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import CodeHubError, FenceLost, Transient
 from codehub.domain.model import HomeCtx
@@ -168,3 +168,27 @@ async def test_a_transfer_pod_that_is_killed_fails_the_attempt_and_the_next_one_
     await world.homes.deprovision(HOME, ctx, no_fence)
     await world.homes.restore(HOME, receipt.archive_key, "inc-2", ignore_progress, no_fence)
     assert (await world.read(HOME))["large"] == b"x" * (4 << 20)
+
+
+async def test_a_request_to_end_that_is_lost_does_not_cost_the_transfer(
+    world: PvcWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = await world.homes.provision(HOME, "inc-1", no_fence)
+    await world.write(HOME, FILES)
+    finish, asked = Transfer.finish, 0
+
+    async def lost_at_first(self: Transfer) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            await finish(self)
+
+    monkeypatch.setattr(Transfer, "finish", lost_at_first)
+    # Asked again after 3 s, and as long in all as always.
+    monkeypatch.setattr("codehub.adapters.kubernetes.transfer._FINISH_TRIES", 60)
+    receipt = await world.homes.archive(HOME, ctx, "op-1", ignore_progress, no_fence)
+    assert asked > 1
+    await world.homes.deprovision(HOME, ctx, no_fence)
+    await world.homes.restore(HOME, receipt.archive_key, "inc-2", ignore_progress, no_fence)
+    assert await world.read(HOME) == FILES
+    await world.homes.purge(HOME, no_fence)

@@ -38,7 +38,8 @@ def test_a_kernel_without_ipv6_is_enough(monkeypatch: pytest.MonkeyPatch) -> Non
         assert connects("127.0.0.1", listener.getsockname()[1])
 
 
-def test_a_transfer_answers_on_both_families(tmp_path: Path) -> None:
+def test_a_transfer_answers_on_both_families(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer_server, "_TERMINATION_LOG", tmp_path / "log")
     port, ended = free_port(), []
     serving = threading.Thread(
         target=lambda: ended.append(transfer_server.serve("archive", tmp_path, "secret", port)), daemon=True

@@ -192,6 +192,42 @@ async def test_requests_do_not_wait_for_the_logs_that_users_follow() -> None:
                 over.set()
 
 
+async def test_bursts_of_starts_share_a_few_connections_and_reuse_them() -> None:
+    """A TLS handshake costs more than a create, and httpcore looks at every connection for every request."""
+    connections: list[object] = []
+    arrived, go = threading.Semaphore(0), threading.Event()
+
+    class Keeping(Quiet):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            connections.append(self)
+            super().setup()
+
+        def do_POST(self) -> None:
+            arrived.release()
+            assert go.wait(60)
+            self.answer(201, json.dumps(POD).encode())
+
+        def do_GET(self) -> None:
+            self.answer(200, json.dumps(POD).encode())
+
+    with serving(Keeping) as address:
+        async with client_of(ClusterAccess(server=address, namespace="n")) as client, asyncio.TaskGroup() as tasks:
+            try:
+                for _ in range(60):
+                    tasks.create_task(client.create("/pods", POD))
+                for _ in range(16):
+                    assert await asyncio.to_thread(arrived.acquire, timeout=60)
+                for _ in range(20):  # time enough for the other creates to connect too
+                    assert await client.get("/pods/p") == POD
+            finally:
+                go.set()
+            for _ in range(2):
+                await asyncio.gather(*(client.create("/pods", POD) for _ in range(60)))
+    assert len(connections) <= 16 + 1
+
+
 async def test_a_delete_that_a_webhook_refuses_as_if_something_was_missing_does_not_count_as_gone() -> None:
     class Refusing(Quiet):
         def do_DELETE(self) -> None:

@@ -33,6 +33,9 @@ _LONGEST_LINE: Final = 8 << 20
 _KEEPALIVE_S: Final = 30.0
 # Streams are not counted: watches and followed logs stay open, and requests must not wait for their end.
 _REQUESTS_AT_ONCE: Final = 64
+# Starts come in bursts. httpcore looks at every connection for every request, so more of them at once only cost CPU time:
+# 16 keep an API server busy, and the others still have room.
+_CREATES_AT_ONCE: Final = 16
 # httpx limits the pauses in an answer. An answer that trickles in is limited by this.
 _LONGEST_ANSWER_S: Final = 120.0
 _TRIES: Final = 4
@@ -58,6 +61,7 @@ class ApiClient:
         self._is_refused = False
         self._opening = asyncio.Lock()
         self._requests = asyncio.Semaphore(_REQUESTS_AT_ONCE)
+        self._creates = asyncio.Semaphore(_CREATES_AT_ONCE)
         self.page = PAGE
         self.writes = 0  # number of write requests; read by tests and benchmarks
 
@@ -110,7 +114,8 @@ class ApiClient:
 
     async def create(self, path: str, body: Json) -> Json:
         self.writes += 1
-        return await self._request("POST", path, f"create {body.get('kind', 'an object')}", body=body)
+        async with self._creates:
+            return await self._request("POST", path, f"create {body.get('kind', 'an object')}", body=body)
 
     async def patch(self, path: str, body: Json) -> Json:
         """Apply a merge patch. `metadata.uid` in it is a precondition: raises Conflict if another object has that name."""
@@ -283,7 +288,8 @@ class ApiClient:
             headers={"user-agent": self._user_agent},
             trust_env=not _is_loopback(self.access.server),
             proxy=self.access.proxy_url or None,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=_KEEPALIVE_S),
+            # No limit of idle connections: httpcore counts busy ones too, and would close those that are about to be reused.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEPALIVE_S),
         )
 
 

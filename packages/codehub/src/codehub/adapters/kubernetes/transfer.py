@@ -51,6 +51,9 @@ from codehub.ports.homes import HomeKey
 _POD_TIMEOUT_S: Final = 300.0
 _GONE_TIMEOUT_S: Final = 180.0
 _POLL_INTERVAL_S: Final = 2.0
+# A request to end that is lost must not cost a complete transfer.
+_FINISH_TRIES: Final = 3
+_FINISH_TIMEOUT_S: Final = 10.0
 _TIMEOUT: Final = httpx.Timeout(60.0, connect=10.0, read=300.0, write=300.0)
 
 
@@ -102,7 +105,7 @@ class Transfer:
         """Ask the pod to write its termination message and to end. Best effort: the Job is removed anyway."""
         with contextlib.suppress(CodeHubError):
             async with self._client() as client:
-                await client.post("/finish")
+                await client.post("/finish", timeout=_FINISH_TIMEOUT_S)
 
 
 def _attested(pod: Pod | None) -> tuple[object, object]:
@@ -195,14 +198,17 @@ class TransferJobs:
 
         Who answers at its address proves nothing: the pod may be gone, and its address another workspace's.
         """
-        await transfer.finish()
         pods = self._cluster.pods
 
         def ended() -> bool:
             found = pods.get(transfer.uid)
             return found is None or found.is_over
 
-        if not await pods.wait_until(ended, _GONE_TIMEOUT_S):
+        for _ in range(_FINISH_TRIES):
+            await transfer.finish()
+            if await pods.wait_until(ended, _GONE_TIMEOUT_S / _FINISH_TRIES):
+                break
+        else:
             raise Transient(f"the pod {transfer.pod} of the transfer does not end")
         pod = pods.get(transfer.uid)
         if _attested(pod) != (meta.sha256, meta.size):

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, NoReturn
 
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.objectstore.compression import compressed, decompressed
@@ -124,7 +124,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.path != "/finish":
             self._answer(404, {"error": "NotFound", "message": self.path})
             return
-        self._answer(200, {})
+        with contextlib.suppress(OSError):  # the caller is gone, but what it asked for holds
+            self._answer(200, {})
         self.state.finished.set()
 
     def do_PUT(self) -> None:
@@ -244,8 +245,11 @@ def serve(direction: str, root: Path, secret: str, port: int = PORT) -> int:
                 print(f"no request for {_IDLE_TIMEOUT_S:g} s", file=sys.stderr)
                 return 1
         server.shutdown()
-    with contextlib.suppress(OSError):
+    try:
         _TERMINATION_LOG.write_text(json.dumps(state.result or {}))
+    except OSError as error:
+        print(f"the termination message cannot be written: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -257,8 +261,15 @@ def _end_now(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-if __name__ == "__main__":
+def main(direction: str, root: Path, secret: str, port: int = PORT) -> NoReturn:
+    """Serve, and exit without finalizing the interpreter.
+
+    A request thread whose caller hangs up during finalization is ended by pthread_exit, which aborts the process in images
+    without libgcc_s. The transfer would be complete and its exit code wrong, so that it would not count.
+    """
     signal.signal(signal.SIGTERM, _end_now)
-    # Not sys.exit: request threads may still close their connections, and must not meet an interpreter that is being torn
-    # down. The exit code is part of what confirms a transfer.
-    os._exit(serve(sys.argv[1], Path(sys.argv[2]), os.environ["CODEHUB_TRANSFER_SECRET"]))
+    os._exit(serve(direction, root, secret, port))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), os.environ["CODEHUB_TRANSFER_SECRET"])

@@ -1,0 +1,87 @@
+"""A transfer's pod ends with exit code 0 and its termination message, whatever its callers' connections do meanwhile."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from testing.ports import free_port
+
+_REQUEST = b"POST /finish HTTP/1.1\r\nhost: pod\r\nauthorization: Bearer secret\r\ncontent-length: 0\r\n\r\n"
+# Finalizing the interpreter is fatal here, as it is for a thread that ends during it in an image without libgcc_s.
+_PROGRAM = """
+import atexit, os, sys
+from pathlib import Path
+from codehub.adapters.kubernetes import transfer_server
+
+atexit.register(os.abort)
+transfer_server._TERMINATION_LOG = Path(sys.argv[2])
+transfer_server.main("restore", Path(sys.argv[1]), "secret", int(sys.argv[3]))
+"""
+
+
+@dataclass(frozen=True)
+class Pod:
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+    stderr: Path
+
+    def connect(self) -> socket.socket:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+            except ConnectionRefusedError:
+                assert self.process.poll() is None, "it ended before it listened"
+                assert time.monotonic() < deadline, "it does not listen"
+                time.sleep(0.02)
+
+    def exit_code(self) -> int:
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Iterator[Pod]:
+    (tmp_path / "home").mkdir()
+    port, log = free_port(), tmp_path / "log"
+    command = [sys.executable, "-c", _PROGRAM, str(tmp_path / "home"), str(log), str(port)]
+    with (tmp_path / "stderr").open("wb") as stderr, subprocess.Popen(command, stderr=stderr) as process:
+        yield Pod(process, port, log, tmp_path / "stderr")
+        process.kill()
+
+
+def test_a_connection_that_outlives_the_transfer_does_not_change_its_exit_code(pod: Pod) -> None:
+    with pod.connect() as caller:
+        caller.sendall(_REQUEST)
+        assert pod.exit_code() == 0
+    assert json.loads(pod.log.read_text()) == {}
+
+
+def test_a_caller_that_is_gone_before_it_is_answered_still_ends_the_pod(pod: Pod) -> None:
+    caller = pod.connect()
+    pod.process.send_signal(signal.SIGSTOP)  # so that the answer meets a connection that was reset
+    caller.sendall(_REQUEST)
+    caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    caller.close()
+    pod.process.send_signal(signal.SIGCONT)
+    assert pod.exit_code() == 0
+    assert pod.log.exists()
+
+
+def test_a_message_that_cannot_be_written_is_a_failure_with_a_reason(pod: Pod) -> None:
+    pod.log.mkdir()
+    with pod.connect() as caller:
+        caller.sendall(_REQUEST)
+        assert pod.exit_code() == 1
+    assert "the termination message cannot be written" in pod.stderr.read_text()
