@@ -25,7 +25,7 @@ def _last_error(world: World) -> str:
     return str(world.database.components.get("workspace_controller", {}).get("last_error"))
 
 
-def test_a_hung_engine_is_named_in_health_and_metrics_at_the_next_resync_and_on_the_card_within_two_more() -> None:
+def test_a_hung_engine_is_named_in_health_and_metrics_at_the_next_resync_and_on_the_card_within_a_minute() -> None:
     world = World()
 
     async def main() -> None:
@@ -33,12 +33,14 @@ def test_a_hung_engine_is_named_in_health_and_metrics_at_the_next_resync_and_on_
         async with world.leading():
             await world.until(_runs)
             world.engine.hang()
+            begun = world.clock.monotonic()
             await asyncio.sleep(NOTICED_S + 5)  # heartbeats are written every 5 s
             assert "local-docker does not answer since" in _last_error(world)
             assert "process does not answer" not in _last_error(world)
             assert b'codehub_coordinator_backend_up{backend="local-docker"} 0.0' in world.metrics.render()
             assert b'codehub_coordinator_backend_up{backend="process"} 1.0' in world.metrics.render()
-            row = await world.until(lambda row: row.blocked is not None, 2 * NOTICED_S)
+            row = await world.until(lambda row: row.blocked is not None, NOTICED_S)
+            assert world.clock.monotonic() - begun <= 60
             assert row.blocked is not None
             assert row.blocked.reason is ErrorReason.UNREACHABLE
             assert row.blocked.message.startswith("local-docker does not answer since ")

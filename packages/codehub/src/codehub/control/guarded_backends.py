@@ -8,6 +8,7 @@ from typing import TypeVar
 from codehub.control.breaker import Breaker
 from codehub.domain.errors import BackendDown
 from codehub.domain.model import Workspace
+from codehub.domain.observed import Unseen
 from codehub.ports.archives import Archives
 from codehub.ports.clock import Clock
 from codehub.ports.homes import Homes
@@ -55,7 +56,7 @@ class GuardedBackends:
             raise BackendDown(f"the storage backend {name} is not available here")
         return backend
 
-    def trouble(self, part: str, workspace: Workspace) -> str:
+    def trouble(self, part: str, workspace: Workspace) -> Unseen | None:
         """Why the volume, instance or archive cannot be observed. The text stays the same until the backend answers."""
         match part:
             case "volume":
@@ -64,7 +65,9 @@ class GuardedBackends:
                 name, breaker = workspace.instance_backend, self._instances.get(workspace.instance_backend)
             case _:
                 name, breaker = "archives", self._archives
-        return breaker.trouble if breaker is not None else f"the backend {name} is not available here"
+        if breaker is None:
+            return Unseen(f"the backend {name} is not available here")
+        return Unseen(breaker.trouble, breaker.down_since) if breaker.down_since is not None else None
 
     def health(self) -> Mapping[str, str]:
         """Each backend's current problem by name; empty if it has none."""

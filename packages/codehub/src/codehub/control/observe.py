@@ -58,7 +58,7 @@ class Observer:
         """Adds the reason for each part that could not be observed; identical for a listing and a single observation."""
         parts = {"volume": volume, "archive": archive, "instance": instance}
         troubles = {part: self._backends.trouble(part, workspace) for part, seen in parts.items() if seen is None}
-        unseen = {part: trouble for part, trouble in troubles.items() if trouble}
+        unseen = {part: trouble for part, trouble in troubles.items() if trouble is not None}
         return Observed(volume, archive, instance, unseen)
 
     async def _volume(self, workspace: Workspace) -> VolumeSeen | None:

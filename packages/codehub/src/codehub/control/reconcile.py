@@ -120,8 +120,9 @@ class Reconciler:
         acted = False
         for _ in range(_MOST_STEPS):
             before = row.workspace
-            now = self._clock.now()
-            observed = observe(before, await self._observer.observe(before), now)
+            seen = await self._observer.observe(before)
+            now = self._clock.now()  # observing takes long while a backend hangs
+            observed = observe(before, seen, now)
             match decide(observed, now, was=before.phase):
                 case Rest():
                     row = await self._keep(row, observed)

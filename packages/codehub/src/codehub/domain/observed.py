@@ -49,14 +49,22 @@ class InstanceSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Unseen:
+    """Which backend does not answer, and since when."""
+
+    why: str
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """One observation. None: could not be observed (the backend is down or currently absent)."""
 
     volume: VolumeSeen | None = None
     archive: bool | None = None  # data and commit marker at `archive_key`; meaningless without a key
     instance: InstanceSeen | None = None
-    # Why a part could not be observed, by field name: which backend does not answer, and since when.
-    unseen: Mapping[str, str] = field(default_factory=dict)
+    # Why a part could not be observed, by field name.
+    unseen: Mapping[str, Unseen] = field(default_factory=dict)
 
 
 _NOT_OBSERVED = "NotObserved"
@@ -104,15 +112,17 @@ def apply_observation(workspace: Workspace, seen: Observed, now: datetime) -> Wo
 
 
 def _moved(old: Condition, new: Condition, now: datetime) -> Condition:
-    """Change `last_transition_time` only if the status changes."""
-    since = old.last_transition_time if old.status is new.status and old.last_transition_time else now
+    """Change `last_transition_time` only if the status changes. What cannot be observed is unknown since its backend is."""
+    before, since = old.last_transition_time, new.last_transition_time or now
+    if before is not None:
+        since = before if old.status is new.status else max(before, since)
     return replace(new, last_transition_time=since)
 
 
 def _volume(workspace: Workspace, observed: Observed) -> tuple[Condition, HomeCtx | None]:
     recorded, seen = workspace.home_ctx, observed.volume
     if seen is None:
-        return _unknown(observed.unseen.get("volume", "the storage backend does not answer")), recorded
+        return _unseen(observed, "volume", "the storage backend does not answer"), recorded
     if seen.state is not VolumeState.COMPLETE:
         return Condition(ConditionStatus.FALSE, seen.state.value), recorded
     if recorded is None and _is_made_from_what_is_recorded(workspace, seen.ctx):
@@ -133,7 +143,7 @@ def _archive(workspace: Workspace, observed: Observed) -> Condition:
     if workspace.archive_key is None:
         return Condition(ConditionStatus.FALSE, "NoArchive")
     if seen is None:
-        return _unknown(observed.unseen.get("archive", "the archive store does not answer"))
+        return _unseen(observed, "archive", "the archive store does not answer")
     return (
         Condition(ConditionStatus.TRUE, "ArchiveUploaded") if seen else Condition(ConditionStatus.FALSE, "NotFound")
     )
@@ -142,7 +152,7 @@ def _archive(workspace: Workspace, observed: Observed) -> Condition:
 def _container(old: Condition, observed: Observed) -> Condition:
     seen = observed.instance
     if seen is None:
-        return _unknown(observed.unseen.get("instance", "the instance backend does not answer"))
+        return _unseen(observed, "instance", "the instance backend does not answer")
     if seen.unknown:
         return _unknown(seen.unknown)
     if not seen.exists:
@@ -191,6 +201,11 @@ def blocked_by_unseen(workspace: Workspace, now: datetime) -> Blocked | None:
 
 
 _MET = Condition(ConditionStatus.TRUE, "AllConditionsMet")
+
+
+def _unseen(observed: Observed, part: str, otherwise: str) -> Condition:
+    unseen = observed.unseen.get(part) or Unseen(otherwise)
+    return replace(_unknown(unseen.why), last_transition_time=unseen.since)
 
 
 def _unknown(message: str) -> Condition:

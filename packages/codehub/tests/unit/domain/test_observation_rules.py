@@ -20,6 +20,7 @@ from codehub.domain.observed import (
     UNREACHABLE_AFTER,
     InstanceSeen,
     Observed,
+    Unseen,
     VolumeSeen,
     VolumeState,
     apply_observation,
@@ -51,7 +52,7 @@ def _conditions(row: Workspace, seen: Observed) -> Conditions:
 
 def test_each_part_that_could_not_be_seen_says_why() -> None:
     why = {"volume": "disk down", "archive": "S3 down", "instance": "Docker down"}
-    seen = _conditions(ARCHIVED, Observed(unseen=why))
+    seen = _conditions(ARCHIVED, Observed(unseen={part: Unseen(text) for part, text in why.items()}))
     assert [seen.volume_ready.message, seen.archive_ready.message, seen.container_ready.message] == list(why.values())
     assert all(
         condition.is_unknown
@@ -129,7 +130,7 @@ def test_a_backend_that_stays_away_is_named_after_the_retries_and_not_before(par
         None if part == "volume" else ABSENT,
         None if part == "archive" else True,
         None if part == "instance" else GONE,
-        unseen={part: "it is down"},
+        unseen={part: Unseen("it is down")},
     )
     first = observe(ARCHIVED, away, NOW)
     assert first.blocked is None
@@ -139,9 +140,22 @@ def test_a_backend_that_stays_away_is_named_after_the_retries_and_not_before(par
     assert observe(late, Observed(ABSENT, True, GONE), NOW + UNREACHABLE_AFTER).blocked is None
 
 
+def test_a_backend_that_has_been_away_for_that_long_is_named_at_once() -> None:
+    for age, is_named in ((UNREACHABLE_AFTER, True), (UNREACHABLE_AFTER - SECOND, False)):
+        away = Observed(ABSENT, True, None, unseen={"instance": Unseen("it is down", NOW - age)})
+        found = observe(ARCHIVED, away, NOW).blocked
+        assert found == (Blocked(ErrorReason.UNREACHABLE, "it is down", NOW - age) if is_named else None)
+
+
+def test_a_condition_is_unknown_since_its_backend_is_away_but_not_since_before_it_was_seen() -> None:
+    seen = observe(ARCHIVED, Observed(ABSENT, True, GONE), NOW)
+    away = Observed(ABSENT, True, None, unseen={"instance": Unseen("it is down", NOW - SECOND)})
+    assert observe(seen, away, NOW + SECOND).conditions.container_ready.last_transition_time == NOW
+
+
 def test_what_was_never_looked_at_blocks_nothing_and_an_error_hides_what_blocks() -> None:
     assert blocked_by_unseen(workspace(), NOW + timedelta(days=1)) is None
-    away = Observed(None, True, GONE, unseen={"volume": "it is down"})
+    away = Observed(None, True, GONE, unseen={"volume": Unseen("it is down")})
     first = observe(LOST, away, NOW)
     assert observe(first, away, NOW + UNREACHABLE_AFTER).blocked is None
     # While an operation is under way, its own report stays.
