@@ -33,6 +33,8 @@ _ROUNDS = 15
 _REOPENED = 7
 # How long to wait until the daemon rests. Parsing 90,000 files takes longer, at a low priority.
 _REST_S = 60.0
+# Closing 90,000 files waits for workers that are parsing, which have a low priority.
+_CLOSE_S = 300.0
 
 
 def _installed() -> str:
@@ -173,10 +175,12 @@ def _wait_prepared(world: World) -> None:
 
 
 def _wait_closed(world: World) -> None:
-    """Wait until the daemon has closed every workspace. The registry remembers a closed one, the log tells."""
-    deadline = time.monotonic() + 60
+    """Wait until the running daemon has closed every workspace. The registry remembers a closed one, the log tells."""
+    deadline = time.monotonic() + _CLOSE_S
     while time.monotonic() < deadline:
-        log = "".join(path.read_text() for path in (world.data / "logs").glob("*"))
+        # A daemon that was stopped may have ended while it was closing a workspace: only the newest log counts.
+        logs = [path for path in (world.data / "logs").glob("daemon-*.log") if path.stem != "daemon-stderr"]
+        log = max(logs, key=lambda path: path.stat().st_mtime).read_text()
         if log.count("workspace opened") == log.count("workspace closed"):
             return
         time.sleep(0.1)

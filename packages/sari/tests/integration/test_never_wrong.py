@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -198,8 +199,8 @@ def test_a_nested_repository_is_watched_whatever_the_outer_one_ignores(
 def test_qualified_names_are_found(tmp_path: Path, opened: Opener, query: str, path: str) -> None:
     root = _tree(
         tmp_path / "gin",
-        gin__go="package gin\n\nfunc New() *Engine { return nil }\n",
-        context__go="package gin\n\ntype Context struct{}\n\nfunc (c *Context) Next() {}\n",
+        gin__go="package gin\n\nfunc New() *Engine { return nil }\n\nfunc NewEngine() {}\n",
+        context__go="package gin\n\ntype Context struct{}\n\ntype ContextKey int\n\nfunc (c *Context) Next() {}\n",
         other_S_new__go="package other\n\nfunc New() {}\n",
         django_S_db_S_models_S_query__py="class QuerySet:\n    def all(self): pass\n",
         django_S_contrib_S_auth_S_hashers__py="def check_password(): pass\n",
@@ -212,6 +213,14 @@ def test_qualified_names_are_found(tmp_path: Path, opened: Opener, query: str, p
     answer = call_tool(workspace, "symbols", query=query)
     assert answer["symbols"][0]["path"] == path
     assert ("note" in answer) == ("alias" in query)
+    assert {row["name"] for row in answer["symbols"]} == {re.split(r"[.:]", query)[-1]}, (
+        "no name that only contains it"
+    )
+
+
+def test_a_part_of_a_qualified_name_finds_what_begins_with_it(tmp_path: Path, opened: Opener) -> None:
+    workspace = opened(_tree(tmp_path / "tree", a__py="class Store:\n    def close_all(self): pass\n"))
+    assert [row["name"] for row in call_tool(workspace, "symbols", query="Store.clo")["symbols"]] == ["close_all"]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,16 @@
 """A workspace that is opened again answers at once from its persisted index, and the answer is ripgrep's."""
 
+import os
 import random
+import signal
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from sari.index import content, stamp_workers, watch
+from sari.index import build, content, stamp_workers, watch
 from sari.index.search import Query
 from testing.sari import trees
 from testing.sari.edits import Editor
@@ -61,3 +65,32 @@ def test_the_first_answer_does_not_wait_for_watches(
     assert index.status()["state"] == "ready"
     (root / "pkg1/mod0/new.py").write_text("made_before_watches = 1\n")
     assert differences(index, root, [Query("made_before_watches")]) == []
+
+
+def test_an_index_that_is_being_built_is_closed_without_waiting_for_its_workers(
+    tmp_path: Path, open_index: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    halted: list[int] = []
+    begun = threading.Event()
+
+    class HaltedWorker(build._Worker):
+        def __init__(self, root: Path) -> None:
+            super().__init__(root)
+            os.kill(self._process.pid, signal.SIGSTOP)
+            halted.append(self._process.pid)
+
+        def _ask(self, chunk: Sequence[bytes], target: Path) -> int | None:
+            begun.set()
+            return super()._ask(chunk, target)
+
+    monkeypatch.setattr(build, "ALONE_BELOW", 1)
+    monkeypatch.setattr(build, "_Worker", HaltedWorker)
+    index = open_index(trees.generated(tmp_path / "tree", 50))
+    assert begun.wait(120)
+    closing = threading.Thread(target=index.close, daemon=True)
+    closing.start()
+    closing.join(60)
+    if closing.is_alive():
+        for pid in halted:
+            os.kill(pid, signal.SIGKILL)
+        pytest.fail("closing waits for the workers")

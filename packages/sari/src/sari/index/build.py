@@ -22,6 +22,8 @@ from sari.index.trigrams import words
 # Below this, starting a process costs more than it gains.
 ALONE_BELOW = 2_500
 CHUNK = 8_192
+# How soon a stop is noticed. A worker may need seconds for its files, and is killed.
+_STOP_POLL_S = 0.2
 
 
 def build_one(root: Path, paths: Sequence[bytes], target: Path, stop: Callable[[], bool]) -> int:
@@ -68,7 +70,12 @@ def _by_workers(
             thread.start()
         running = len(threads)
         while running:
-            built = done.get()
+            try:
+                built = done.get(timeout=_STOP_POLL_S)
+            except queue.Empty:
+                if stop():
+                    return
+                continue
             if built is None:
                 running -= 1
             else:

@@ -57,6 +57,9 @@ def answer_symbols(scope: Scope, arguments: Arguments) -> ToolResult:
         # sari cannot follow every qualifier (an alias, a re-export), so show the symbols that share the last part.
         chosen = named
         notes.append(f"None of these is known as {query!r}: they only share its last part.")
+    elif qualifier:
+        # Someone who qualifies a name knows it: its parts (`New` in `NewEncoder`) would only cost tokens.
+        chosen = [one for one in chosen if one.symbol.name == name] or chosen
     chosen.sort(key=lambda one: (_distance(one.symbol.name, name), ranks[one] or 0, path_tier(shown(one.path))))
     return _listed("symbols", chosen, limit, complete, " ".join(notes), f"No symbol's name holds {name!r}.")
 
