@@ -49,6 +49,12 @@ def test_a_wrong_database_url_is_refused_without_showing_its_password() -> None:
     assert "hunter2" not in str(refused.value)
 
 
+def test_a_malformed_key_is_refused_without_showing_it() -> None:
+    with pytest.raises(Invalid, match="CODEHUB_SECRETS_KEY=…: expected 32 bytes in base64"):
+        load_settings({"CODEHUB_SECRETS_KEY": "mistyped"})
+    assert load_settings({"CODEHUB_SECRETS_KEY": f"{'A' * 43}=, {'B' * 42}A="}).secrets_key
+
+
 def test_a_standby_ttl_not_above_the_flush_interval_is_refused() -> None:
     with pytest.raises(Invalid, match=r"TTL_STANDBY_SECONDS.*ACTIVITY_FLUSH_INTERVAL"):
         load_settings({"TTL_STANDBY_SECONDS": "30", "ACTIVITY_FLUSH_INTERVAL": "30"})

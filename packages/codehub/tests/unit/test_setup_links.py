@@ -36,6 +36,9 @@ class Workspaced:
     identity: str = "start-1"
     revision: int = 0
     reading_s: float = 0.0
+    trouble: str = ""
+    reports: list[Message] = field(default_factory=list)
+    noted: list[SetupState] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
 
     async def linkable(self) -> Sequence[Linkable]:
@@ -47,11 +50,11 @@ class Workspaced:
         return self.may_have_secrets
 
     async def note(self, epoch: int, workspace_id: str, state: SetupState) -> None:
-        pass
+        self.noted.append(state)
 
     async def message(self, workspace_id: str, owner_user_id: str) -> Message:
         await asyncio.sleep(0.3)  # the database takes its time
-        return {"git": {}}
+        return {"git": {}, "trouble": self.trouble}
 
     async def status(self, workspace_id: str) -> InstanceStatus:
         return InstanceStatus(True, True, self.identity, workspaced=Upstream(self.identity))
@@ -68,6 +71,8 @@ class Workspaced:
 
     async def messages(self) -> AsyncIterator[Message]:
         of = self.identity
+        for report in self.reports:
+            yield report
         while of == self.identity:
             await asyncio.sleep(0.1)
         return
@@ -133,6 +138,28 @@ def test_a_changed_secret_is_sent_at_once_also_when_it_changes_during_a_tick(aft
 
     # A tick may have to end, the next reads the rows, and the message takes 0.3 s; the next tick by itself is 1 s away.
     assert run_virtual(main(), loop) < 0.55
+
+
+def test_what_could_not_be_sent_is_shown_until_it_can() -> None:
+    report: Message = {"event": "setup", "setup": {"folder": "api"}}
+    world, loop = Workspaced(trouble="a secret is lost", reports=[report]), VirtualLoop()
+
+    async def until(state: SetupState) -> None:
+        while world.noted[-1:] != [state]:
+            await asyncio.sleep(0.1)
+
+    async def main() -> None:
+        heartbeat = Heartbeat("setup_links", VirtualClock(loop), Metrics(), no_fence)
+        links = SetupLinks(1, cast(Any, world), cast(Any, world), {"process": cast(Any, world)}, heartbeat)
+        running = asyncio.create_task(links.run())
+        async with asyncio.timeout(60):
+            await until(SetupState(folder="api", error="a secret is lost"))
+            world.trouble, world.revision = "", 1
+            await until(SetupState(folder="api"))
+        running.cancel()
+        await asyncio.wait([running])
+
+    run_virtual(main(), loop)
 
 
 def test_the_next_start_waits_for_a_configuration_of_its_own() -> None:

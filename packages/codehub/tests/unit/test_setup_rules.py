@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from codehub.adapters.addresses import is_public
 from codehub.adapters.git_remote import GitRemote
-from codehub.adapters.secret_box import SecretBox, key_id, open_box, parse_keys
+from codehub.adapters.secret_box import SecretBox, key_id, open_box
 from codehub.domain.errors import Conflict, Invalid
 from codehub.domain.repository import parse_url
+from codehub.domain.secret_keys import parse_keys
 from codehub.domain.setup import (
     SetupState,
     StepState,

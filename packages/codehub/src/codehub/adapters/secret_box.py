@@ -7,7 +7,6 @@ authenticated too: a value that is copied into another row cannot be opened ther
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import hashlib
 import os
@@ -18,9 +17,10 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from codehub.domain.errors import Conflict, Invalid
+from codehub.domain.secret_keys import KEY_BYTES, parse_keys
 
 _VERSION = b"\x01"
-_KEY_BYTES, _ID_BYTES, _NONCE_BYTES = 32, 4, 12
+_ID_BYTES, _NONCE_BYTES = 4, 12
 FILE_NAME = "secrets.key"
 
 
@@ -54,20 +54,6 @@ def key_id(key: bytes) -> bytes:
     return hashlib.sha256(b"codehub secrets key id" + key).digest()[:_ID_BYTES]
 
 
-def parse_keys(text: str) -> tuple[bytes, ...]:
-    """Parse CODEHUB_SECRETS_KEY: 32 bytes in base64, or several such keys separated by commas, newest first."""
-    keys = []
-    for word in text.split(","):
-        try:
-            key = base64.b64decode(word.strip(), validate=True)
-        except (binascii.Error, ValueError):
-            key = b""
-        if len(key) != _KEY_BYTES:
-            raise Invalid("CODEHUB_SECRETS_KEY: expected 32 bytes in base64 (openssl rand -base64 32)")
-        keys.append(key)
-    return tuple(keys)
-
-
 def open_box(text: str, data_dir: Path, file: Path | None = None) -> SecretBox:
     """Open the box with the setting or its file, else with the key in the data directory, which is created if missing."""
     if text:
@@ -75,6 +61,8 @@ def open_box(text: str, data_dir: Path, file: Path | None = None) -> SecretBox:
     if file is not None:
         try:
             return SecretBox(parse_keys(file.read_text().strip()))
+        except Invalid as error:
+            raise Invalid(f"CODEHUB_SECRETS_KEY_FILE: {file}: {error}") from error
         except OSError as error:
             raise Invalid(f"CODEHUB_SECRETS_KEY_FILE: {file} cannot be read: {error.strerror}") from error
     return SecretBox((_file_key(data_dir / FILE_NAME),))
@@ -89,7 +77,7 @@ def _file_key(path: Path) -> bytes:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with open(fd, "wb") as file:
-                file.write(base64.b64encode(os.urandom(_KEY_BYTES)) + b"\n")
+                file.write(base64.b64encode(os.urandom(KEY_BYTES)) + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
             os.link(temporary, path)

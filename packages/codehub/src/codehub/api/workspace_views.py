@@ -128,7 +128,9 @@ class SetupView(View):
     ports: list[int] = Field(description="Ports that the repository's devcontainer.json names.")
     port_labels: dict[int, str] = Field(description="The labels that devcontainer.json gives to ports.")
     ignored: list[IgnoredView] = Field(description="What of devcontainer.json has no effect here, and why.")
-    error: str = Field(description="Why devcontainer.json was not understood; empty otherwise.")
+    error: str = Field(
+        description="Why devcontainer.json was not understood or a secret is missing; empty otherwise."
+    )
     retry: str = Field(
         description="The text of the button that repeats what failed or applies an image; may be empty."
     )

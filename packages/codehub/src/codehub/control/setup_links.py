@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
@@ -64,6 +64,13 @@ class _Linked:
     started: asyncio.Event = field(default_factory=asyncio.Event)
     # The instance that was sent its configuration, or that may not have any.
     configured: str = ""
+    reported: SetupState | None = None  # by its helper
+    trouble: str = ""  # what the desk could not send, for its owner
+
+    def state(self) -> SetupState | None:
+        if self.reported is None or self.reported.error or not self.trouble:
+            return self.reported
+        return replace(self.reported, error=self.trouble)
 
 
 class SetupLinks:
@@ -199,7 +206,7 @@ class SetupLinks:
         notes: asyncio.Queue[SetupState] = asyncio.Queue(1)
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._send_changes(linked, status.identity, stream)),
+                group.create_task(self._send_changes(linked, status.identity, stream, notes)),
                 group.create_task(self._write_notes(linked.workspace.workspace_id, notes)),
             ]
             answering: set[asyncio.Task[None]] = set()
@@ -207,13 +214,17 @@ class SetupLinks:
             for task in (*tasks, *answering):  # an image takes minutes, and the next link must not wait for it
                 task.cancel()
 
-    async def _send_changes(self, linked: _Linked, instance: str, stream: LinkStream) -> None:
+    async def _send_changes(
+        self, linked: _Linked, instance: str, stream: LinkStream, notes: asyncio.Queue[SetupState]
+    ) -> None:
         while True:
             linked.changed.clear()
             workspace = linked.workspace
             message = await self._desk.message(workspace.workspace_id, workspace.owner_user_id)
             if message is not None:
                 await stream.send(message)
+                linked.trouble = str(message.get("trouble") or "")
+                _put(notes, linked)
             self._configured(linked, instance)
             await linked.changed.wait()
 
@@ -232,19 +243,17 @@ class SetupLinks:
         answering: set[asyncio.Task[None]],
     ) -> None:
         slots = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
-        last: SetupState | None = None
+        linked.reported = None
         async for message in stream.messages():
             if message.get("event") == "setup":
-                last = parse_setup(message.get("setup"))
-                if notes.full():
-                    notes.get_nowait()  # the newest is what counts
-                notes.put_nowait(last)
+                linked.reported = parse_setup(message.get("setup"))
+                _put(notes, linked)
             elif isinstance(message.get("id"), int):
                 await slots.acquire()  # one that asks faster than it is answered waits
                 task = group.create_task(self._answer(linked.workspace, status, stream, message, slots))
                 answering.add(task)
                 task.add_done_callback(answering.discard)
-        if last is not None:
+        if (last := linked.state()) is not None:
             await self._desk.note(self._epoch, linked.workspace.workspace_id, last)
 
     async def _answer(
@@ -278,6 +287,13 @@ class SetupLinks:
             return await self._images.describe(id_, status, question, value)
         async with _News(stream) as news:
             return await self._images.prepare(id_, status, question, news.put)
+
+
+def _put(notes: asyncio.Queue[SetupState], linked: _Linked) -> None:
+    if (state := linked.state()) is not None:
+        if notes.full():
+            notes.get_nowait()  # the newest is what counts
+        notes.put_nowait(state)
 
 
 class _News:

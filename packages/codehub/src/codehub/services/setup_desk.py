@@ -17,16 +17,17 @@ from codehub.adapters.postgres.pool import Database
 from codehub.adapters.secret_box import SecretBox
 from codehub.domain.devcontainer import Command, DevContainer, parse_devcontainer
 from codehub.domain.devcontainer_support import Unsupported
-from codehub.domain.errors import Denied, Invalid
+from codehub.domain.errors import Conflict, Denied, Invalid
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import Runs
 from codehub.domain.repository import canonical_host
 from codehub.domain.setup import SetupState
-from codehub.domain.user_secrets import SecretKind
+from codehub.domain.user_secrets import SecretKind, UserSecret
 from codehub.ports.setup import Linkable, Message
 from codehub.services import git_keys
 
 _LONGEST_SIGNED = 256 << 10
+_MOST_NAMED = 5
 _FOR_ENABLED_OWNERS = ("credential", "ssh-identities", "ssh-sign")
 
 
@@ -67,9 +68,13 @@ class PostgresSetupDesk:
             sealed = [] if withheld else await user_setup.sealed_secrets(tx, owner_user_id)
             credentials = [] if withheld else await user_setup.credentials(tx, owner_user_id)
             url, ref = await user_setup.dotfiles(tx, owner_user_id)
-        opened = {
-            secret: self.box().open(value, secret_context(owner_user_id, secret.name)) for secret, value in sealed
-        }
+        opened: dict[UserSecret, bytes] = {}
+        lost: list[str] = []
+        for secret, value in sealed:
+            try:
+                opened[secret] = self.box().open(value, secret_context(owner_user_id, secret.name))
+            except Conflict:  # everything else of the setup works without it
+                lost.append(secret.name)
         return {
             "env": {s.name: v.decode() for s, v in opened.items() if s.kind is SecretKind.ENV},
             "files": {s.name: base64.b64encode(v).decode() for s, v in opened.items() if s.kind is SecretKind.FILE},
@@ -79,6 +84,7 @@ class PostgresSetupDesk:
             "commands": _template_commands(workspace),
             "retry": workspace.setup_retry,
             "step_limit_s": self.step_limit_s,
+            "trouble": _lost_secrets(lost),
         }
 
     def _repo(self, workspace: Workspace) -> dict[str, object] | None:
@@ -162,6 +168,16 @@ class PostgresSetupDesk:
         except Invalid as error:
             return {"error": str(error)}
         return devcontainer_message(found, owned)
+
+
+def _lost_secrets(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return (
+        f"These secrets cannot be decrypted, because CodeHub's key has changed: {', '.join(names[:_MOST_NAMED])}{more}. "
+        "Enter them again with `codehub secrets set` or on your account page, or ask an administrator for the old key."
+    )
 
 
 def devcontainer_message(found: DevContainer, owned_secrets: Set[str] = frozenset()) -> dict[str, object]:

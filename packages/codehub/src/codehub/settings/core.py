@@ -18,6 +18,7 @@ from codehub.settings.types import (
     Networks,
     RedisUrl,
     Seconds,
+    SecretKeys,
     SystemUser,
     Words,
     WorkspaceHost,
@@ -153,7 +154,7 @@ class CoreSettings(BaseModel):
         description="What to do if a process workspace cannot be isolated. auto: refuse to start it if there are several "
         "users or if workspaces were isolated here before. required: always refuse. best-effort: start it anyway.",
     )
-    secrets_key: str = Field(
+    secrets_key: SecretKeys = Field(
         "",
         alias="CODEHUB_SECRETS_KEY",
         description="Encrypts users' secrets in the database: 32 bytes in base64, or several separated by commas, newest "

@@ -15,6 +15,7 @@ from codehub.settings.model import Settings
 
 NAMES: Mapping[str, str] = {field.alias or name: name for name, field in Settings.model_fields.items()}
 _PASSWORD_IN_URL = re.compile(r"(?<=:)[^:@/]*(?=@)")
+_NEVER_SHOWN = ("CODEHUB_ADMIN_PASSWORD", "CODEHUB_TRUSTED_PROXY_SECRET", "CODEHUB_SECRETS_KEY")
 
 
 def load_settings(environment: Mapping[str, str]) -> Settings:
@@ -51,9 +52,5 @@ def _explain(problem: Any, values: Mapping[str, Any]) -> str:
     if not problem["loc"]:
         return message
     name = str(problem["loc"][0])
-    shown = (
-        "…"
-        if name in ("CODEHUB_ADMIN_PASSWORD", "CODEHUB_TRUSTED_PROXY_SECRET")
-        else _PASSWORD_IN_URL.sub("…", repr(values.get(name)))
-    )
+    shown = "…" if name in _NEVER_SHOWN else _PASSWORD_IN_URL.sub("…", repr(values.get(name)))
     return f"{name}={shown}: {message}"

@@ -9,6 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from codehub.domain.errors import Invalid
+from codehub.domain.secret_keys import parse_keys
+
 
 def _seconds(value: object) -> object:
     """`30`, `30s`, `10m`, `4h`, `7d`."""
@@ -114,6 +117,15 @@ def _image_registry(value: str) -> str:
     return value
 
 
+def _secret_keys(value: str) -> str:
+    try:
+        if value:
+            parse_keys(value)
+    except Invalid as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
@@ -123,6 +135,7 @@ BaseUrl = Annotated[str, AfterValidator(_base_url)]
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 ArchiveUrl = Annotated[str, AfterValidator(_archive_url)]
+SecretKeys = Annotated[str, AfterValidator(_secret_keys)]
 ImageRegistry = Annotated[str, AfterValidator(_image_registry)]
 Pairs = Annotated[Words, AfterValidator(_pairs)]
 Networks = Annotated[Words, AfterValidator(_networks)]
