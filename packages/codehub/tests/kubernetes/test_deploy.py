@@ -148,9 +148,14 @@ async def test_doctor_tries_the_network_and_says_that_it_enforces_nothing(node: 
     try:
         found = {one.part: one for one in await check_cluster(client, IMAGE, CLAIMS)}
         assert found["storage class"].message == "codehub-test"
+        assert found["access mode"].message == "ReadWriteOnce"
         assert found["test pod"].fix == found["test volume"].fix == ""
         assert "does not enforce NetworkPolicies" in found["network policy"].message
         assert not found["network policy"].is_fatal
+        unknown = replace(CLAIMS, access_mode="ReadWriteOncePod")
+        refused = {one.part: one for one in await check_cluster(client, IMAGE, unknown)}
+        assert "ReadWriteOnce," in refused["access mode"].fix
+        assert "accessModes" in refused["test pod"].message, "the server's own words"
         wrong = replace(CLAIMS, storage_class="no-such-class")
         missing = {one.part: one for one in await check_cluster(client, IMAGE, wrong)}
         assert "codehub-test" in missing["storage class"].fix

@@ -34,7 +34,7 @@ from codehub.adapters.kubernetes.manifests import (
     transfer_job,
 )
 from codehub.adapters.kubernetes.objects import Claim, Meta, Pod, decode_job, decode_node, decode_pod
-from codehub.adapters.kubernetes.preflight import probe_pod, probed
+from codehub.adapters.kubernetes.preflight import access_mode, probe_pod, probed
 from codehub.adapters.kubernetes.quantity import quantity
 from codehub.adapters.kubernetes.transfer import job_name
 from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed, NotFound, OutOfSpace, Transient
@@ -351,3 +351,21 @@ def test_the_home_is_the_first_whole_claim_even_among_those_of_one_second() -> N
     assert current_claim([claim("z", 0, "1002"), first]) == claim("z", 0, "1002"), "seconds decide first"
     assert current_claim([claim("z", 1, "98", deleting=True), late]) is late
     assert current_claim([]) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "mode", "said", "is_right"),
+    [
+        ((1, 20), "ReadWriteOnce", "ReadWriteOnce", True),
+        ((1, 29), "ReadWriteOnce", "CODEHUB_K8S_ACCESS_MODE=ReadWriteOncePod is safer", True),
+        ((1, 29), "ReadWriteOncePod", "ReadWriteOncePod", True),
+        ((1, 28), "ReadWriteOncePod", "needs Kubernetes 1.29", False),
+        ((1, 37), "ReadWriteMany", "ReadWriteMany", True),
+    ],
+)
+def test_doctor_says_which_access_mode_homes_have(
+    version: tuple[int, int], mode: str, said: str, is_right: bool
+) -> None:
+    found = access_mode(version, mode)
+    assert said in found.message
+    assert (found.fix == "") is is_right

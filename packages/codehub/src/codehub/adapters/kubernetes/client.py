@@ -288,7 +288,7 @@ class ApiClient:
             headers={"user-agent": self._user_agent},
             trust_env=not _is_loopback(self.access.server),
             proxy=self.access.proxy_url or None,
-            # No limit of idle connections: httpcore counts busy ones too, and would close those that are about to be used.
+            # Idle ones are not limited: httpcore counts busy ones too, and would close those that are about to be reused.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEPALIVE_S),
         )
 

@@ -29,6 +29,7 @@ PERMISSIONS: Final = (
     ("", "events", "", ("list",)),
 )
 _OLDEST: Final = (1, 20)
+_ONCE_POD, _HAS_ONCE_POD = "ReadWriteOncePod", (1, 29)
 _PROBE_TIMEOUT_S: Final = 120.0
 _MOST_REFUSALS: Final = 40  # polls
 _VOLUME: Final = "/volume"
@@ -94,7 +95,7 @@ async def check_cluster(
     missing = await _permissions(client)
     found += missing
     classes = await _storage_class(client, claims.storage_class)
-    found += classes
+    found += [*classes, access_mode(version, claims.access_mode)]
     if not missing and not any(one.fix for one in classes):
         options = options or PodOptions()
         tried = [_probe(client, image, claims, options), *(_pull(client, one, options) for one in workspace_images)]
@@ -165,6 +166,19 @@ async def _storage_class(client: ApiClient, name: str) -> list[Check]:
         fix = f"set CODEHUB_K8S_STORAGE_CLASS to one of: {', '.join(names) or 'none exists'}"
         return [Check("storage class", "the cluster has no default storage class", fix)]
     return [Check("storage class", name or str(default[0]["metadata"]["name"]))]
+
+
+def access_mode(version: tuple[int, int], mode: str) -> Check:
+    """Say which access mode homes have. Whether a driver has ReadWriteOncePod shows only when a claim is provisioned."""
+    if mode == _ONCE_POD and version < _HAS_ONCE_POD:
+        fix = "set CODEHUB_K8S_ACCESS_MODE=ReadWriteOnce, or upgrade the cluster to 1.29"
+        return Check("access mode", f"{mode} needs Kubernetes 1.29", fix, is_fatal=False)
+    if mode == "ReadWriteOnce" and version >= _HAS_ONCE_POD:
+        return Check(
+            "access mode",
+            f"{mode}. If the driver supports it, CODEHUB_K8S_ACCESS_MODE={_ONCE_POD} is safer; doctor then tries it",
+        )
+    return Check("access mode", mode)
 
 
 async def _probe(client: ApiClient, image: str, claims: ClaimOptions, options: PodOptions) -> list[Check]:
