@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 
 _TIMEOUT_S = 30.0
-_HERE: Final = frozenset({"127.0.0.1", "::1", "localhost"})
-_KINDS: Final[Mapping[int, type[errors.CodeHubError]]] = {
+HERE: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+KINDS: Final[Mapping[int, type[errors.CodeHubError]]] = {
     400: errors.Invalid,
     401: errors.Unauthorized,
     403: errors.Denied,
@@ -61,7 +61,7 @@ class Client:
             # Reading the CA certificates takes as long as importing httpx; redirects to https:// are not followed.
             verify=server.startswith("https:"),
             # HTTP_PROXY must not apply to this machine itself.
-            trust_env=urlsplit(server).hostname not in _HERE,
+            trust_env=urlsplit(server).hostname not in HERE,
         )
 
     @contextmanager
@@ -194,7 +194,7 @@ def _error_of(response: httpx.Response) -> errors.CodeHubError:
         code, message = str(error["code"]), str(error["message"])
     except (ValueError, KeyError, TypeError):
         code, message = "INTERNAL_ERROR", f"the server answered {response.status_code}"
-    kind = _KINDS.get(response.status_code, errors.CodeHubError)
+    kind = KINDS.get(response.status_code, errors.CodeHubError)
     step = _NEXT_STEPS.get(code)
     path = response.request.url.path
     if (code == "UNAUTHORIZED" and path.endswith("/login")) or (
