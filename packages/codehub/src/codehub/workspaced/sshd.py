@@ -134,7 +134,8 @@ class Sshd:
     def ready(self) -> None:
         if not os.path.exists(os.path.join(self._folder, "config")):
             raise conflict(
-                "SSH is not set up for this start of the workspace: connect with `codehub ssh`, or send POST …/ssh to the API first"
+                "SSH is not set up for this start of the workspace: connect with `codehub ssh`, or first send "
+                "POST /api/v1/workspaces/ID/ssh to the API"
             )
 
     def serve(self, connection: Connection) -> None:
