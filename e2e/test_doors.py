@@ -188,6 +188,16 @@ async def test_the_terminal_is_a_panel_too(doors: Doors, page: Page) -> None:
     await expect(frame.locator(".xterm-rows")).to_contain_text("panel-42")
 
 
+async def test_a_page_that_is_open_shows_no_usage_of_a_sleeping_workspace(doors: Doors, page: Page) -> None:
+    await open_tab(page, doors, "SSH")
+    usage = page.get_by_text(re.compile("^Uses "))
+    await expect(usage).to_be_visible()
+    doors.sleep()
+    await expect(page.locator("[data-status=STOPPED]")).to_be_attached()
+    assert not await usage.is_visible()
+    doors.sh("true")  # the other tests need it awake
+
+
 async def test_an_account_has_keys_and_tokens_for_one_workspace(
     doors: Doors, page: Page, page_faults: list[str]
 ) -> None:

@@ -9,8 +9,8 @@ from importlib.metadata import version
 from typing import Any
 
 import structlog
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI, Request, WebSocket
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
@@ -83,6 +83,7 @@ def create_app(deps: ApiDeps) -> FastAPI:
     app.add_middleware(Logged, config=deps.config, metrics=context.metrics, ids=deps.ids, monotonic=deps.monotonic)
     for error in (CodeHubError, RequestValidationError, HTTPException):
         app.add_exception_handler(error, _answer)
+    app.add_exception_handler(WebSocketRequestValidationError, _refuse_socket)
     for part in (
         sessions,
         tokens,
@@ -139,3 +140,9 @@ def _add_openapi(app: FastAPI, config: ApiConfig) -> None:
 
 async def _answer(_: Request, error: Exception) -> Response:
     return http_error(error).response()
+
+
+async def _refuse_socket(socket: WebSocket, error: Exception) -> None:
+    """Accept and close, like the routes: a browser cannot read why a handshake failed."""
+    await socket.accept()
+    await terminals.close_refused(socket, error)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -46,7 +46,7 @@ class HttpError:
 def http_error(error: Exception) -> HttpError:
     """Return the response for an error. An unexpected error reveals no internals."""
     match error:
-        case RequestValidationError():
+        case RequestValidationError() | WebSocketRequestValidationError():
             return _plain(400, "; ".join(_problem(each) for each in error.errors()))
         case HTTPException():
             status = error.status_code if error.status_code in _BY_STATUS else 400

@@ -51,6 +51,7 @@ async def session(ctx: Ctx, who: Who) -> SessionView:
         by_token=who.by_token,
         expires_at=who.expires_at,
         limits=_limits(ctx.config),
+        workspace_id=who.workspace_id,
     )
 
 

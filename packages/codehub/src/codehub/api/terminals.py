@@ -113,10 +113,14 @@ async def attach_terminal(
                 return
             await _carry(socket, stream, context, workspace_id)
     except CodeHubError as error:
-        refusal = http_error(error)
-        await _closed(socket, _REFUSED + refusal.status, refusal.message)
+        await close_refused(socket, error)
     except (WebSocketDisconnect, OSError):
         await _closed(socket, 1011, "the connection to the workspace ended")
+
+
+async def close_refused(socket: WebSocket, error: Exception) -> None:
+    refusal = http_error(error)
+    await _closed(socket, _REFUSED + refusal.status, refusal.message)
 
 
 async def _closed(socket: WebSocket, code: int, reason: str) -> None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 
 _TIMEOUT_S = 30.0
-_HERE: Final = frozenset({"127.0.0.1", "::1", "localhost"})
-_KINDS: Final[Mapping[int, type[errors.CodeHubError]]] = {
+HERE: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+KINDS: Final[Mapping[int, type[errors.CodeHubError]]] = {
     400: errors.Invalid,
     401: errors.Unauthorized,
     403: errors.Denied,
@@ -65,7 +65,7 @@ class Client:
             # Reading the CA certificates takes as long as importing httpx; redirects to https:// are not followed.
             verify=server.startswith("https:"),
             # HTTP_PROXY must not apply to this machine itself.
-            trust_env=urlsplit(server).hostname not in _HERE,
+            trust_env=urlsplit(server).hostname not in HERE,
         )
 
     @contextmanager
@@ -189,7 +189,7 @@ class Client:
             if status in _FROM_PROXIES:
                 return errors.Unavailable(f"{self.server} answered {status}\n{_NEXT_STEPS['SERVICE_UNAVAILABLE']}")
             return not_codehub(self.server, f"it answered {status} without a message of CodeHub")
-        kind = _KINDS.get(status, errors.CodeHubError)
+        kind = KINDS.get(status, errors.CodeHubError)
         step = _NEXT_STEPS.get(code)
         if (code == "UNAUTHORIZED" and path.endswith("/login")) or (
             code == "INVALID_STATE" and "/workspaces" not in path

@@ -48,6 +48,7 @@ _COMMANDS: Final[Mapping[str, Entry]] = {
     "login": ("codehub.cli.login", "login", "Sign in and store an API token."),
     "logout": ("codehub.cli.login", "logout", "Remove the stored token and revoke it."),
     "whoami": ("codehub.cli.login", "whoami", "Show who is signed in, and where."),
+    "tokens": ("codehub.cli.tokens", "tokens", "Manage your API tokens."),
     "ws": ("codehub.cli.ws", "ws", "Manage workspaces."),
     "templates": ("codehub.cli.templates", "templates", "Manage what workspaces are made from."),
     "ssh": ("codehub.cli.ssh", "ssh", "Open a shell in a workspace with OpenSSH."),

@@ -12,7 +12,7 @@ import click
 from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials
 from codehub.cli.output import console
-from codehub.domain.errors import CodeHubError, Conflict, NotFound
+from codehub.domain.errors import CodeHubError, Conflict, Denied, NotFound
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -49,7 +49,13 @@ def find_workspace(client: Client, text: str, *, all_owners: bool = False) -> Ma
     """Find a workspace by id, id prefix or name. Raises NotFound, or Conflict if several match."""
     if len(text) == 36 and text.count("-") == 4:
         return client.get(f"workspaces/{text}")
-    found = list(client.every("workspaces", all=True) if all_owners else client.every("workspaces"))
+    try:
+        found = list(client.every("workspaces", all=True) if all_owners else client.every("workspaces"))
+    except Denied:
+        only = client.get("session").get("workspace_id")
+        if only is None:
+            raise
+        found = [client.get(f"workspaces/{only}")]  # the token is restricted to it
     named = [ws for ws in found if ws["name"] == text]
     matches = named or ([ws for ws in found if str(ws["id"]).startswith(text)] if len(text) >= 4 else [])
     if not matches:

@@ -39,6 +39,7 @@ _COMMANDS: Final[Mapping[str, Entry]] = {
     "rm-file": (_DOORS, "rm_file", "Delete a file or folder of a workspace."),
     "edit-file": (_DOORS, "edit_file", "Replace text in a file of a workspace."),
     "terminals": (_DOORS, "terminals", "List, open and close the terminals of a workspace."),
+    "terminal": ("codehub.cli.ws_terminal", "terminal", "Open a terminal in a workspace, or attach to one."),
     "ports": (_INSIDE, "ports", "List what listens in a workspace, and where it can be opened."),
     "share": (_DOORS, "share", "Choose who may open a port of a workspace."),
     "links": (_DOORS, "links", "List, make and revoke links to a shared port."),

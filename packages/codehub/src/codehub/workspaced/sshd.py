@@ -133,7 +133,10 @@ class Sshd:
 
     def ready(self) -> None:
         if not os.path.exists(os.path.join(self._folder, "config")):
-            raise conflict("SSH is not set up for this start of the workspace; connect with `codehub ssh`")
+            raise conflict(
+                "SSH is not set up for this start of the workspace: connect with `codehub ssh`, or first send "
+                "POST /api/v1/workspaces/ID/ssh to the API"
+            )
 
     def serve(self, connection: Connection) -> None:
         """Hand over the connection. Its last owner closes it."""

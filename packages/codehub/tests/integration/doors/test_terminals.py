@@ -111,12 +111,14 @@ def test_strangers_and_terminals_that_are_gone_are_refused(doors: Doors) -> None
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 4404
     address = f"{doors.stack.url.replace('http', 'ws', 1)}{doors.api}/terminals/0011223344556677/attach"
-    for headers, code in (
-        ({}, 4401),
-        ({"Authorization": f"Bearer {doors.token}", "Origin": "http://evil.example"}, 4403),
+    token = {"Authorization": f"Bearer {doors.token}"}
+    for query, headers, code in (
+        ("", {}, 4401),
+        ("", {**token, "Origin": "http://evil.example"}, 4403),
+        ("?after=-1", token, 4400),
     ):
         with (
-            connect(address, additional_headers=headers, proxy=None) as socket,
+            connect(address + query, additional_headers=headers, proxy=None) as socket,
             pytest.raises(ConnectionClosed) as refused,
         ):
             socket.recv(timeout=TIMEOUT_S)

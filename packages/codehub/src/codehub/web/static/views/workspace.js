@@ -124,6 +124,7 @@ export function workspaceView(query, id, door) {
     buttons.update(workspace);
     conditions.replaceChildren(...Object.entries(CONDITIONS).map(([key, label]) => condition(label, workspace.conditions?.[key])));
     facts.replaceChildren(...factsOf(workspace));
+    if (workspace.phase !== "RUNNING") setHidden(usage, true); // `measure` would show the last value until its next turn
     setAttribute(node, "data-status", workspace.status);
     panel?.update(workspace);
   }
@@ -173,7 +174,7 @@ export function workspaceView(query, id, door) {
     try {
       const used = await get(`workspaces/${id}/usage`);
       setText(usage, usageWords(used));
-      setHidden(usage, !usage.textContent);
+      setHidden(usage, !usage.textContent || workspace.phase !== "RUNNING");
     } catch {
       setHidden(usage, true);
     }
