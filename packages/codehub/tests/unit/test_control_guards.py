@@ -186,6 +186,27 @@ def test_a_home_is_archived_only_when_its_instance_is_gone() -> None:
     run(world, main)
 
 
+def test_an_archive_that_was_replaced_in_the_store_is_not_restored() -> None:
+    """Whoever can write to the store could otherwise show one user's files to another, or take a workspace back in time."""
+    world = World()
+
+    async def main() -> None:
+        world.put()
+        async with world.leading():
+            await world.until(lambda row: row.phase is Phase.RUNNING)
+            world.database.put(replace(world.database.rows[workspace().id], desired_state=DesiredState.ARCHIVED))
+            await world.until(lambda row: row.phase is Phase.ARCHIVED)
+            ((_, stored),) = world.archives.places.items()
+            own, stored.files = stored.files, {"notes": b"of somebody else"}
+            world.database.put(replace(world.database.rows[workspace().id], desired_state=DesiredState.RUNNING))
+            row = await world.until(lambda row: row.phase in (Phase.ERROR, Phase.RUNNING))
+            assert row.error_reason is ErrorReason.ARCHIVE_CORRUPTED
+            assert workspace().id not in world.homes.volumes
+            assert stored.files != own, "nothing was written to the store"
+
+    run(world, main)
+
+
 def test_a_damaged_home_that_is_recorded_is_not_purged_by_a_deletion() -> None:
     class Damaged(MemoryHomes):
         async def status(self, home: HomeKey) -> HomeStatus:
