@@ -41,7 +41,9 @@ async def answers(upstream: Upstream, workspace_id: str, profile: AppProfile) ->
     except (OSError, TimeoutError, ValueError):
         return False
     # Not by int(): Python refuses to read numbers of thousands of digits.
-    return len(status) >= 2 and status[0].startswith(b"HTTP/1.") and _BELOW_500.fullmatch(status[1].rstrip()) is not None
+    return (
+        len(status) >= 2 and status[0].startswith(b"HTTP/1.") and _BELOW_500.fullmatch(status[1].rstrip()) is not None
+    )
 
 
 async def _connect(upstream: Upstream) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
