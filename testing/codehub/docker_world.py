@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-import httpx
-
 from codehub.adapters.docker.container import DockerLimits
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.instances import DockerInstances, DockerOptions
-from codehub.adapters.workspace_http import WorkspaceTransport
+from codehub.adapters.workspaced_client import WorkspacedClient
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import no_fence
 from codehub.ports.instances import InstanceSpec, Mount, MountKind
@@ -43,9 +42,9 @@ class DockerWorld:
     async def ask(self, workspace_id: str, command: str) -> str:
         upstream = await self.instances.resolve_upstream(workspace_id)
         assert upstream is not None
-        transport = WorkspaceTransport(upstream.socket_path, upstream.uid)
-        async with httpx.AsyncClient(transport=transport, timeout=120, trust_env=False) as client:
-            return (await client.post("http://localhost/run", content=command)).text
+        asked = WorkspacedClient().request(upstream, "POST", "/run", {}, command.encode())
+        async with asyncio.timeout(120), asked as answer:
+            return (await answer.read(1 << 30)).decode()
 
 
 async def open_world(engine: DockerEngine, base: Path, networks: tuple[str, ...] = ()) -> DockerWorld:

@@ -216,6 +216,16 @@ class ControlStoreContract:
         await world.store.note_progress(epoch, replace(row, op_started_at=NOW - timedelta(1)), Progress("late", 9, 9))
         assert (await one(world, row.id)).progress == Progress("archiving", 5, 10)
 
+    async def test_the_digest_of_an_archive_is_the_one_that_was_recorded(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        await world.put(ws())
+        row = await one(world, ws().id)
+        made = ArchiveReceipt(f"{row.id}/op-1/home.tar.zst", "op-1", 5, "a" * 64)
+        await world.store.commit(epoch, Change(row, row, generation=made), NOW)
+        assert await world.store.archive_digest(row.id, made.archive_key) == made.sha256
+        assert await world.store.archive_digest(row.id, "another") is None
+        assert await world.store.archive_digest(ws(2).id, made.archive_key) is None
+
     async def test_restarts_are_counted_from_the_timeline(self, world: StoreWorld) -> None:
         epoch = await world.elect()
         await world.put(ws())

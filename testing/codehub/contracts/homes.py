@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from typing import Protocol
 
 import pytest
 
-from codehub.domain.errors import Conflict, DataLost, FenceLost, NotFound
+from codehub.domain.errors import ArchiveCorrupted, Conflict, DataLost, FenceLost, NotFound
 from codehub.domain.model import HomeCtx, Progress
 from codehub.ports.archives import Archives
 from codehub.ports.fence import ignore_progress, no_fence
@@ -129,6 +130,17 @@ class HomesContract:
         again = await world.homes.restore(key(), receipt.archive_key, "inc-3", ignore_progress, no_fence)
         assert again == restored, "restored from this very archive already"
         assert (await world.read(key()))["notes.txt"] == b"newest"
+
+    async def test_an_archive_that_was_replaced_is_not_restored(self, world: HomesWorld) -> None:
+        ctx = await provisioned(world, key())
+        receipt = await world.homes.archive(key(), ctx, "op-1", ignore_progress, no_fence)
+        await world.homes.deprovision(key(), ctx, no_fence)
+        other = hashlib.sha256(b"another archive").hexdigest()
+        with pytest.raises(ArchiveCorrupted):
+            await world.homes.restore(key(), receipt.archive_key, "inc-2", ignore_progress, no_fence, other)
+        assert (await world.homes.status(key())).state is not HomeState.COMPLETE
+        await world.homes.restore(key(), receipt.archive_key, "inc-3", ignore_progress, no_fence, receipt.sha256)
+        assert await world.read(key()) == FILES
 
     async def test_restoring_what_is_not_there_leaves_nothing(self, world: HomesWorld) -> None:
         missing = f"{key().workspace_id}/op-9/home.tar.zst"

@@ -147,6 +147,10 @@ class MemoryDatabase:
             self._write(replace(self.rows[id_], observed_at=now))
         return {id_: self._versions[id_] for id_ in live}
 
+    async def archive_digest(self, workspace_id: str, archive_key: str) -> str | None:
+        made = (one.receipt for one in self.generations.get(workspace_id, {}).values())
+        return next((receipt.sha256 for receipt in made if receipt.archive_key == archive_key), None)
+
     async def restarts_since(self, workspace_id: str, since: datetime) -> int:
         events = self.events.get(workspace_id, [])
         return sum(1 for at, event in events if event.kind == "restarting" and at >= since)

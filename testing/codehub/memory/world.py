@@ -10,7 +10,16 @@ import hashlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from codehub.domain.errors import Conflict, DataLost, Denied, FenceLost, NotFound, OutOfSpace, Transient
+from codehub.domain.errors import (
+    ArchiveCorrupted,
+    Conflict,
+    DataLost,
+    Denied,
+    FenceLost,
+    NotFound,
+    OutOfSpace,
+    Transient,
+)
 from codehub.domain.gc import archive_key_of
 from codehub.domain.model import HomeCtx, Progress
 from codehub.domain.profiles import AppProfile, Runs
@@ -165,7 +174,13 @@ class MemoryHomes(Answering):
         return _receipt(key, op_id, {})
 
     async def restore(
-        self, home: HomeKey, archive_key: str, incarnation: str, report: Report, fence: Fence
+        self,
+        home: HomeKey,
+        archive_key: str,
+        incarnation: str,
+        report: Report,
+        fence: Fence,
+        sha256: str | None = None,
     ) -> HomeCtx:
         await self.answer()
         await self.archives.answer()
@@ -177,6 +192,8 @@ class MemoryHomes(Answering):
         files = self.archives.find(archive_key)
         if files is None:
             raise NotFound(f"there is no archive {archive_key}")
+        if sha256 is not None and _receipt(archive_key, "", files).sha256 != sha256:
+            raise ArchiveCorrupted(f"{archive_key} has been replaced")
         self._room()
         report(Progress("restoring", 0, len(files)))
         fence()

@@ -202,7 +202,13 @@ class SimHomes(MemoryHomes):
         return await super().archive(home, ctx, op_id, report, fence)
 
     async def restore(
-        self, home: HomeKey, archive_key: str, incarnation: str, report: Report, fence: Fence
+        self,
+        home: HomeKey,
+        archive_key: str,
+        incarnation: str,
+        report: Report,
+        fence: Fence,
+        sha256: str | None = None,
     ) -> HomeCtx:
         world, process = self._world, PROCESS.get()
 
@@ -210,7 +216,7 @@ class SimHomes(MemoryHomes):
             fence()
 
         if home.workspace_id in self.volumes or world.dice.random() >= world.gap:
-            return await super().restore(home, archive_key, incarnation, report, fence_and_then)
+            return await super().restore(home, archive_key, incarnation, report, fence_and_then, sha256)
         # Frozen between the last fence check and the effect, which has been sent and cannot be cancelled.
         files: Files | None = self.archives.find(archive_key)
         fence()

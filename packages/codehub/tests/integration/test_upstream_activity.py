@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from codehub.adapters import upstream_activity
+from codehub.adapters import upstream_activity, workspaced_client
 from codehub.adapters.upstream_activity import UpstreamActivity
 from codehub.ports.instances import Upstream
 
@@ -123,6 +123,9 @@ NO_ACTIVITY = {
     "not found": b"HTTP/1.1 404 Not Found\r\nContent-Length: 16\r\n\r\n" + b'{"active": true}',
     "elsewhere": b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
     "cut off": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
+    "interim responses without end": b"HTTP/1.1 100 \r\n\r\n" * 50_000,
+    "a head without end": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 500_000,
+    "cookies": b"HTTP/1.1 200 OK\r\n" + b"Set-Cookie: a=b; Expires=Wed, 09 Jun 9999999999 10:18:14 GMT\r\n" * 5_000,
     "not http": b"nonsense\r\n\r\n",
     "silence": b"",
 }
@@ -138,6 +141,17 @@ async def test_an_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(upstream_activity, "_TIMEOUT_S", 0.3)
     async with asyncio.timeout(60):
         assert await reported_activity(b"HTTP/1.1 200 OK\r\n\r\n", drip=True) is None
+
+
+async def test_an_answer_in_chunks_of_a_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each chunk costs the coordinator as much as a large one: it reads them slowly, and only for a few seconds."""
+    monkeypatch.setattr(workspaced_client, "_SMALL_PARTS_PER_S", 10)
+    monkeypatch.setattr(upstream_activity, "_TIMEOUT_S", 1.0)
+    body = b"".join(b"1\r\n%c\r\n" % byte for byte in b'{"active": true}' + b" " * 1000)
+    assert (
+        await reported_activity(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + body + b"0\r\n\r\n")
+        is None
+    )
 
 
 async def test_nobody_there_is_no_activity() -> None:

@@ -29,13 +29,14 @@ from codehub.domain.model import (
     Phase,
     Workspace,
 )
+from codehub.domain.profiles import AppProfile
 from codehub.domain.stores import StoreRecord
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.fence import Fence, Report, ignore_progress, no_fence
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
 from testing.codehub.control_world import CTX, PROFILE, FakeLease, World, run
 from testing.codehub.memory.database import MemoryDatabase
-from testing.codehub.memory.world import MemoryHomes, Volume
+from testing.codehub.memory.world import MemoryHomes, MemoryInstances, Volume
 from testing.codehub.workspaces import workspace
 
 
@@ -91,6 +92,32 @@ def test_an_unhealthy_instance_is_replaced_by_a_new_one() -> None:
             world.instances.deaf.clear()
             await world.until(lambda row: row.phase is Phase.RUNNING and row.operation is Operation.NONE)
             assert world.instances.there[workspace().id].identity != first
+
+    run(world, main)
+
+
+def test_a_workspace_whose_probe_fails_unexpectedly_does_not_end_the_term() -> None:
+    """An IDE once answered with a number that Python refuses to read, and no workspace of anybody was started any more."""
+
+    class Failing(MemoryInstances):
+        hostile = False
+
+        async def probe(self, workspace_id: str, profile: AppProfile) -> bool:
+            if self.hostile:
+                raise ValueError("Exceeds the limit (4300 digits) for integer string conversion")
+            return await super().probe(workspace_id, profile)
+
+    instances = Failing()
+    world = World(instances=instances)
+
+    async def main() -> None:
+        world.put()
+        async with world.leading():
+            await world.until(lambda row: row.phase is Phase.RUNNING)
+            term = world.database.epoch
+            instances.hostile = True
+            await asyncio.sleep(3_600)
+            assert world.database.epoch == term
 
     run(world, main)
 
@@ -155,6 +182,27 @@ def test_a_home_is_archived_only_when_its_instance_is_gone() -> None:
             await world.until(lambda row: row.phase is Phase.RUNNING)
             world.database.put(replace(world.database.rows[workspace().id], desired_state=DesiredState.ARCHIVED))
             await world.until(lambda row: row.phase is Phase.ARCHIVED)
+
+    run(world, main)
+
+
+def test_an_archive_that_was_replaced_in_the_store_is_not_restored() -> None:
+    """Whoever can write to the store could otherwise show one user's files to another, or take a workspace back in time."""
+    world = World()
+
+    async def main() -> None:
+        world.put()
+        async with world.leading():
+            await world.until(lambda row: row.phase is Phase.RUNNING)
+            world.database.put(replace(world.database.rows[workspace().id], desired_state=DesiredState.ARCHIVED))
+            await world.until(lambda row: row.phase is Phase.ARCHIVED)
+            ((_, stored),) = world.archives.places.items()
+            own, stored.files = stored.files, {"notes": b"of somebody else"}
+            world.database.put(replace(world.database.rows[workspace().id], desired_state=DesiredState.RUNNING))
+            row = await world.until(lambda row: row.phase in (Phase.ERROR, Phase.RUNNING))
+            assert row.error_reason is ErrorReason.ARCHIVE_CORRUPTED
+            assert workspace().id not in world.homes.volumes
+            assert stored.files != own, "nothing was written to the store"
 
     run(world, main)
 

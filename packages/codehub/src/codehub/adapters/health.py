@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 
 from codehub.adapters.workspace_socket import open_workspace_socket
 from codehub.domain.profiles import AppProfile
 from codehub.domain.routing import workspace_path
 from codehub.ports.instances import Upstream
 
+_BELOW_500 = re.compile(rb"(?!100)[1-4][0-9][0-9]")
 _TIMEOUT_S = 5.0  # of one probe; the caller decides how often to probe
 
 
@@ -38,8 +40,9 @@ async def answers(upstream: Upstream, workspace_id: str, profile: AppProfile) ->
                     await writer.wait_closed()
     except (OSError, TimeoutError, ValueError):
         return False
+    # Not by int(): Python refuses to read numbers of thousands of digits.
     return (
-        len(status) >= 2 and status[0].startswith(b"HTTP/1.") and status[1].isdigit() and 100 < int(status[1]) < 500
+        len(status) >= 2 and status[0].startswith(b"HTTP/1.") and _BELOW_500.fullmatch(status[1].rstrip()) is not None
     )
 
 

@@ -11,16 +11,16 @@ import asyncio
 import json
 from datetime import UTC, datetime
 
-import httpx
-
-from codehub.adapters.workspace_http import WorkspaceTransport
+from codehub.adapters.workspaced_client import WorkspacedClient
 from codehub.domain.busy import Work
+from codehub.domain.errors import UpstreamUnavailable
 from codehub.ports.instances import Upstream
 
 _TIMEOUT_S = 5.0
 # A valid answer is one short line.
 _LONGEST_BYTES = 64 << 10
 _LONGEST_REASON = 80  # it is shown in a table
+_CLIENT = WorkspacedClient()
 _SOMEBODY = "the IDE"  # reported as active without a reason
 
 
@@ -31,7 +31,7 @@ class UpstreamActivity:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 body = await _get(upstream, path)
-        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError):
+        except (TimeoutError, UpstreamUnavailable):
             return None
         return None if body is None else _said(body, now)
 
@@ -52,23 +52,9 @@ def _is_busy(kernel: object) -> bool:
 
 
 async def _get(upstream: Upstream, path: str) -> bytes | None:
-    transport = WorkspaceTransport(upstream.socket_path, upstream.uid) if upstream.socket_path else None
-    host = f"[{upstream.host}]" if ":" in upstream.host else upstream.host
-    address = "http://localhost" if upstream.socket_path else f"http://{host}:{upstream.port}"
     # Not compressed: a few bytes on the wire must not expand to many here.
-    headers = {"Accept-Encoding": "identity", **(dict([upstream.secret]) if upstream.secret else {})}
-    async with (
-        httpx.AsyncClient(transport=transport, timeout=_TIMEOUT_S, trust_env=False) as client,
-        client.stream("GET", address + path, headers=headers) as answer,
-    ):
-        if answer.status_code != 200:
-            return None
-        body = b""
-        async for chunk in answer.aiter_raw():
-            body += chunk
-            if len(body) > _LONGEST_BYTES:
-                return None
-        return body
+    async with _CLIENT.request(upstream, "GET", path, {"Host": "localhost", "Accept-Encoding": "identity"}) as answer:
+        return await answer.read(_LONGEST_BYTES) if answer.status == 200 else None
 
 
 def _said(body: bytes, now: datetime) -> Work | None:

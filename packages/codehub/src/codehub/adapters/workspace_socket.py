@@ -16,7 +16,8 @@ import struct
 
 _PEERCRED = struct.Struct("iII")  # pid, uid, gid
 # Delay between attempts while a listener's queue is full: the kernel does not notify when there is room again.
-_QUEUE_FULL_RETRY_S = 0.01
+# It grows, because a workspace can leave its queue full.
+_QUEUE_FULL_RETRY_S, _LONGEST_RETRY_S = 0.01, 0.25
 
 
 class ForeignSocketError(ConnectionRefusedError):
@@ -52,8 +53,10 @@ def connect_workspace_socket(path: str, uid: int | None) -> socket.socket:
 
 async def open_workspace_socket(path: str, uid: int | None) -> socket.socket:
     """Like `connect_workspace_socket`, but wait while the listener's queue is full. The caller sets a deadline."""
+    pause_s = _QUEUE_FULL_RETRY_S
     while True:
         try:
             return connect_workspace_socket(path, uid)
         except BlockingIOError:
-            await asyncio.sleep(_QUEUE_FULL_RETRY_S)
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 1.2, _LONGEST_RETRY_S)

@@ -1,4 +1,6 @@
-"""An HTTP client for the `workspaced` of one start. The workspace controls all answers: they are bounded and never trusted.
+"""An HTTP client for the `workspaced` of one start, or its IDE.
+
+The workspace controls all answers: they are bounded and never trusted.
 
 Uses one connection per request: a local connection costs microseconds, and a pool would outlive its start.
 """
@@ -52,14 +54,22 @@ class Answer:
 class ByteStream:
     """An upgraded connection: raw bytes in both directions."""
 
-    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+    def __init__(self, stream: httpcore.AsyncNetworkStream, budget: _Budget) -> None:
         self._stream = stream
+        self._budget = budget
 
     async def read(self, most: int = 256 << 10) -> bytes:
         try:
-            return await self._stream.read(most)
+            data = await self._stream.read(most)
         except httpcore.NetworkError as error:
             raise ConnectionResetError(str(error)) from error
+        await self.charge(len(data))
+        return data
+
+    async def charge(self, size: int) -> None:
+        """Wait if the workspace sends too many small parts. Call it for each part that takes work of its own."""
+        if size < _SMALL_PART:
+            await self._budget.charge()
 
     async def write(self, data: bytes) -> None:
         try:
@@ -91,7 +101,7 @@ class WorkspacedClient:
         headers = {"Connection": "Upgrade", "Upgrade": STREAM}
         async with self._sent(upstream, "GET", target, headers, None) as response:
             if response.status == 101:
-                yield ByteStream(response.extensions["network_stream"])
+                yield ByteStream(response.extensions["network_stream"], _budget_of(upstream))
             else:
                 yield Answer(response.status, _headers(response), _parts(response, _budget_of(upstream)))
 
@@ -112,10 +122,10 @@ class WorkspacedClient:
         headers: Mapping[str, str],
         body: AsyncIterable[bytes] | bytes | None,
     ) -> AsyncIterator[httpcore.Response]:
-        assert upstream.secret is not None
         url = httpcore.URL(scheme=b"http", host=b"workspaced", port=None, target=target.encode("ascii"))
-        named = [(b"Host", b"workspaced"), *((k.encode(), v.encode("latin-1")) for k, v in headers.items())]
-        named.append((upstream.secret[0].encode(), upstream.secret[1].encode()))
+        named = [(k.encode(), v.encode("latin-1")) for k, v in {"Host": "workspaced", **headers}.items()]
+        if upstream.secret is not None:
+            named.append((upstream.secret[0].encode(), upstream.secret[1].encode()))
         if isinstance(body, bytes):
             named.append((b"Content-Length", str(len(body)).encode()))
         elif body is not None and not any(name.lower() == b"content-length" for name, _ in named):

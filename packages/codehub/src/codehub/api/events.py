@@ -26,7 +26,7 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/events", response_class=Response, responses={**_ANSWER, **signed_in()})
+@router.get("/events", response_class=Response, responses={**_ANSWER, **signed_in(429)})
 async def live_events(query: Annotated[EventsQuery, Query()], ctx: Ctx, who: Who) -> Response:
     """Live changes as server-sent events. Starts with a snapshot, so a reconnect misses nothing."""
     stream = ctx.live.open(who, everybody=query.all)

@@ -74,7 +74,7 @@ def _model(model: Any, status: int = 200, description: str = "The workspace's an
 @router.post(
     "/workspaces/{workspace_id}/exec",
     response_class=Response,
-    responses={**_model(ExecResult), **signed_in(404, 409, 413, 502)},
+    responses={**_model(ExecResult), **signed_in(404, 409, 413, 429, 502)},
 )
 async def exec_command(
     workspace_id: str, body: ExecCreate, request: Request, ctx: Ctx, who: Who, wake: Wake = True
@@ -99,7 +99,7 @@ async def exec_command(
 @router.get(
     "/workspaces/{workspace_id}/processes",
     response_class=Response,
-    responses={**_model(ProcessList), **signed_in(404, 409, 502)},
+    responses={**_model(ProcessList), **signed_in(404, 409, 429, 502)},
 )
 async def list_processes(workspace_id: str, ctx: Ctx, who: Who, wake: Wake = True) -> Response:
     """List processes started by exec or as a process, running and finished, oldest first."""
@@ -110,7 +110,7 @@ async def list_processes(workspace_id: str, ctx: Ctx, who: Who, wake: Wake = Tru
     "/workspaces/{workspace_id}/processes",
     status_code=201,
     response_class=Response,
-    responses={**_model(ProcessView, 201), **signed_in(404, 409, 413, 502)},
+    responses={**_model(ProcessView, 201), **signed_in(404, 409, 413, 429, 502)},
 )
 async def start_process(workspace_id: str, body: ProcessCreate, ctx: Ctx, who: Who, wake: Wake = True) -> Response:
     """Start a long-running process. Standard output and error are one stream, stored in a file."""
@@ -121,7 +121,7 @@ async def start_process(workspace_id: str, body: ProcessCreate, ctx: Ctx, who: W
 @router.get(
     "/workspaces/{workspace_id}/processes/{process_id}",
     response_class=Response,
-    responses={**_model(ProcessView), **signed_in(404, 409, 502)},
+    responses={**_model(ProcessView), **signed_in(404, 409, 429, 502)},
 )
 async def get_process(workspace_id: str, process_id: str, ctx: Ctx, who: Who) -> Response:
     """Get a process. Never wakes the workspace: a process does not survive its sleep."""
@@ -133,7 +133,7 @@ async def get_process(workspace_id: str, process_id: str, ctx: Ctx, who: Who) ->
     response_class=Response,
     responses={
         200: {"description": "Its output from `after` on.", "content": {"application/octet-stream": {}}},
-        **signed_in(404, 409, 502),
+        **signed_in(404, 409, 429, 502),
     },
 )
 async def process_output(
@@ -154,7 +154,7 @@ async def process_output(
     "/workspaces/{workspace_id}/processes/{process_id}/signal",
     status_code=204,
     response_class=Response,
-    responses=signed_in(404, 409, 413, 502),
+    responses=signed_in(404, 409, 413, 429, 502),
 )
 async def signal_process(workspace_id: str, process_id: str, body: SignalSend, ctx: Ctx, who: Who) -> Response:
     """Send a signal to a process and its children."""

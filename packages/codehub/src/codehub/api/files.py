@@ -50,7 +50,7 @@ class EditResult(View):
     count: int
 
 
-@router.get(_ONE, response_class=Response, responses={**_CONTENT, **signed_in(404, 409, 502)})
+@router.get(_ONE, response_class=Response, responses={**_CONTENT, **signed_in(404, 409, 429, 502)})
 async def read_file(
     workspace_id: str,
     path: str,
@@ -75,7 +75,7 @@ async def read_file(
 @router.put(
     _ONE,
     response_class=Response,
-    responses={200: {"description": "Replaced."}, 201: {"description": "Made."}, **signed_in(404, 409, 502)},
+    responses={200: {"description": "Replaced."}, 201: {"description": "Made."}, **signed_in(404, 409, 429, 502)},
 )
 async def write_file(
     workspace_id: str,
@@ -93,7 +93,7 @@ async def write_file(
     return await forward(ctx, who, workspace_id, "PUT", target, wake=wake, headers=headers, body=body)
 
 
-@router.delete(_ONE, status_code=204, response_class=Response, responses=signed_in(404, 409, 502))
+@router.delete(_ONE, status_code=204, response_class=Response, responses=signed_in(404, 409, 429, 502))
 async def remove_file(
     workspace_id: str,
     path: str,
@@ -111,7 +111,7 @@ async def remove_file(
 @router.post(
     "/workspaces/{workspace_id}/files:edit",
     response_class=Response,
-    responses={200: {"model": EditResult, "description": "Replaced."}, **signed_in(404, 409, 413, 502)},
+    responses={200: {"model": EditResult, "description": "Replaced."}, **signed_in(404, 409, 413, 429, 502)},
 )
 async def edit_file(workspace_id: str, body: FileEdit, ctx: Ctx, who: Who, wake: Wake = True) -> Response:
     """Replace a text that occurs exactly `expected_count` times. Otherwise, the answer is 409 and nothing changes."""

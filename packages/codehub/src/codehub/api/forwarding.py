@@ -6,19 +6,33 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Annotated, Any
 
+import structlog
 from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from codehub.adapters.workspaced_client import Answer
 from codehub.api.context import Context
 from codehub.ports.instances import Upstream
 from codehub.services.principal import Principal
 
+_log = structlog.get_logger()
+
 # The response headers that are passed back. The others are hop-by-hop, or a workspace's attempt to set ours.
 _PASSED_BACK = ("content-type", "content-length", "content-range", "accept-ranges")
+# A client that reads nothing for this long is disconnected, as by the proxy: its data takes memory here.
+SEND_TIMEOUT_S = 120.0
 Wake = Annotated[bool, Query(description="Wake the workspace when it sleeps, and wait until it runs.")]
+
+
+class _NotReadError(Exception):
+    """The client reads nothing."""
+
+
+def abort(scope: Scope) -> None:
+    """End the connection without waiting for the client to read what was sent."""
+    scope["extensions"]["codehub.abort"]["abort"]()
 
 
 class Forwarded(Response):
@@ -41,7 +55,16 @@ class Forwarded(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         streams_up = self._request[4] is not None and not isinstance(self._request[4], bytes)
-        exchange = asyncio.ensure_future(self._exchange(send))
+
+        async def bounded(message: Message) -> None:
+            try:
+                async with asyncio.timeout(SEND_TIMEOUT_S):
+                    await send(message)
+            except TimeoutError:
+                abort(scope)
+                raise _NotReadError from None
+
+        exchange = asyncio.ensure_future(self._exchange(bounded))
         # While the request body is being read, the read detects a disconnected client.
         leaving = asyncio.ensure_future(_forever() if streams_up else _left(receive))
         try:
@@ -50,7 +73,9 @@ class Forwarded(Response):
             leaving.cancel()
             exchange.cancel()
             results = await asyncio.gather(exchange, leaving, return_exceptions=True)
-        if isinstance(results[0], Exception):
+        if isinstance(results[0], _NotReadError):
+            _log.info("a client that reads nothing was cut off", path=scope["path"])
+        elif isinstance(results[0], Exception):
             raise results[0]
 
     async def _exchange(self, send: Send) -> None:

@@ -12,9 +12,9 @@ from typing import cast
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from codehub.api.context import Context
+from codehub.api.websocket_server import LimitedWebSocket, is_unix
 from codehub.domain.body_pace import PAUSE_S, body_deadline
 from codehub.domain.connection_cap import UNIX_PEER, ConnectionCap, most_per_address
 from codehub.domain.cookies import cookie_values
@@ -58,7 +58,7 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if _is_unix(transport):
+        if is_unix(transport):
             self.client = (UNIX_PEER, 0)
         self._admitted = self.cap.admit(self._address)
         if self._admitted:
@@ -73,11 +73,13 @@ class _Protocol(HttpToolsProtocol):
         self._leave()
 
     def handle_websocket_upgrade(self) -> None:
-        # The transport gets another protocol, so this one is not notified of the connection's end.
         self._head_is_there()
         self._body_is_there()
-        self._leave()
         super().handle_websocket_upgrade()
+        # The transport has another protocol now, so this one is not notified of the connection's end.
+        upgraded = self.transport.get_protocol()
+        assert isinstance(upgraded, LimitedWebSocket)
+        upgraded.released = self._leave
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -159,19 +161,6 @@ class _Protocol(HttpToolsProtocol):
             self._awaiting_head = None
 
 
-class _WebSocketProtocol(WebSocketsSansIOProtocol):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        if _is_unix(transport):
-            self.client = (UNIX_PEER, 0)
-
-
-def _is_unix(transport: asyncio.BaseTransport) -> bool:
-    """Whether it is a connection of the Unix socket. A missing address does not say so: a reset connection has none."""
-    sock = transport.get_extra_info("socket")
-    return sock is not None and sock.family == socket.AF_UNIX
-
-
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -199,11 +188,12 @@ async def serve_api(
         "session_cookie": context.config.session_cookie.encode(),
     }
     limited = type("_Limited", (_Protocol,), of_this_app)
+    behind = {"trusted_proxies": context.config.trusted_proxies, "proxy_secret": context.config.proxy_secret}
     server = _Server(
         uvicorn.Config(
             app,
             http=limited,
-            ws=_WebSocketProtocol,
+            ws=type("_WebSocket", (LimitedWebSocket,), behind),
             ws_max_size=1 << 20,
             ws_ping_interval=30.0,
             # WebSockets carry terminal output; nothing is gained by compressing it again.

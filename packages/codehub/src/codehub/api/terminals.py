@@ -21,7 +21,7 @@ from codehub.adapters.workspaced_client import Answer, ByteStream
 from codehub.api.context import Context, Ctx, Who, principal
 from codehub.api.errors import http_error
 from codehub.api.exec import Command
-from codehub.api.forwarding import Wake, forward
+from codehub.api.forwarding import SEND_TIMEOUT_S, Wake, abort, forward
 from codehub.api.openapi import signed_in
 from codehub.api.router import api_router
 from codehub.api.schemas import Wire
@@ -62,7 +62,7 @@ class TerminalList(View):
 @router.get(
     "/workspaces/{workspace_id}/terminals",
     response_class=Response,
-    responses={200: {"model": TerminalList, "description": "Oldest first."}, **signed_in(404, 409, 502)},
+    responses={200: {"model": TerminalList, "description": "Oldest first."}, **signed_in(404, 409, 429, 502)},
 )
 async def list_terminals(workspace_id: str, ctx: Ctx, who: Who, wake: Wake = True) -> Response:
     """List the open terminals, attached or not."""
@@ -85,7 +85,7 @@ async def open_terminal(workspace_id: str, body: TerminalCreate, ctx: Ctx, who: 
     "/workspaces/{workspace_id}/terminals/{terminal_id}",
     status_code=204,
     response_class=Response,
-    responses=signed_in(404, 409, 502),
+    responses=signed_in(404, 409, 429, 502),
 )
 async def close_terminal(workspace_id: str, terminal_id: str, ctx: Ctx, who: Who) -> Response:
     """Close a terminal and end its programs."""
@@ -169,7 +169,13 @@ async def _to_client(socket: WebSocket, stream: ByteStream) -> None:
                 break
             message = bytes(buffer[:1]) + bytes(buffer[5 : 5 + size])
             del buffer[: 5 + size]
-            await socket.send_bytes(message)
+            await stream.charge(size)
+            try:
+                async with asyncio.timeout(SEND_TIMEOUT_S):
+                    await socket.send_bytes(message)
+            except TimeoutError:
+                abort(socket.scope)
+                raise
             if message[:1] == b"X":
                 return
 

@@ -52,7 +52,9 @@ class Actor:
         load: Callable[[str], Awaitable[Workspace | None]],
         setup: SetupLinks | None = None,
         dev_images: DevImages | None = None,
+        digest_of: Callable[[str, str], Awaitable[str | None]] | None = None,
     ) -> None:
+        self._digest_of = digest_of
         self._dev_images = dev_images
         self._load = load
         self._setup = setup
@@ -100,13 +102,14 @@ class Actor:
         key, backends = task.workspace.archive_key, self._of(task.workspace, task.fence)
         if key is None:
             raise DataLost("there is no archive to restore from")
+        sha256 = None if self._digest_of is None else await self._digest_of(task.workspace.id, key)
         try:
-            return await backends.restore(key, self._new_id(), task.report)
+            return await backends.restore(key, self._new_id(), task.report, sha256)
         except NotFound as error:
             raise DataLost(f"the archive {key} is gone") from error
         except Conflict:
             await self._archive_other_volume(task, backends)
-            return await backends.restore(key, self._new_id(), task.report)
+            return await backends.restore(key, self._new_id(), task.report, sha256)
 
     async def _archive_other_volume(self, task: Task, backends: WorkspaceBackends) -> None:
         """Archive, then remove, a complete volume that a deposed leader created late and that is in the way."""

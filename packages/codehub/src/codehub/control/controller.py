@@ -189,5 +189,7 @@ class WorkspaceController:
                         self._queue.add(workspace.id)
                 except CodeHubError as error:
                     _log.debug("could not be probed", workspace_id=workspace.id, error=str(error))
+                except Exception:  # noqa: BLE001 - the workspace chooses the answer, and must not end the term by it
+                    _log.exception("a probe failed", workspace_id=workspace.id)
             if not running:
                 await asyncio.sleep(self._settings.idle_interval_s)

@@ -157,7 +157,16 @@ def _components(
             lease.epoch, deps.setup_desk, deps.setup_links, deps.instances, heartbeats["setup_links"], images
         )
     actor = Actor(
-        backends, health, deps.profile_of, deps.clock, deps.new_id, deps.random, _loader(deps), setup, images
+        backends,
+        health,
+        deps.profile_of,
+        deps.clock,
+        deps.new_id,
+        deps.random,
+        _loader(deps),
+        setup,
+        images,
+        deps.store.archive_digest,
     )
     losses = LossGuard(settings.controller.max_losses)
     reconciler = Reconciler(

@@ -61,3 +61,6 @@ class DiskRunner:
         except CodeHubError as error:
             _log.debug("was not measured", workspace_id=workspace.id, error=str(error))
             return workspace.disk_bytes
+        except Exception:  # noqa: BLE001 - the workspace chooses what is measured, and must not end the term by it
+            _log.exception("measuring failed", workspace_id=workspace.id)
+            return workspace.disk_bytes

@@ -93,10 +93,11 @@ class WorkspaceBackends:
     async def archive_empty(self, op_id: str) -> ArchiveReceipt:
         return await self._retry(lambda: self._both(lambda homes: homes.archive_empty(self.home, op_id, self.fence)))
 
-    async def restore(self, archive_key: str, incarnation: str, report: Report) -> HomeCtx:
-        return await self._retry(
-            lambda: self._both(lambda homes: homes.restore(self.home, archive_key, incarnation, report, self.fence))
-        )
+    async def restore(self, archive_key: str, incarnation: str, report: Report, sha256: str | None) -> HomeCtx:
+        async def restored(homes: Homes) -> HomeCtx:
+            return await homes.restore(self.home, archive_key, incarnation, report, self.fence, sha256)
+
+        return await self._retry(lambda: self._both(restored))
 
     async def _instances(self, call: Callable[[Instances], Awaitable[T]]) -> T:
         return await self.backends.with_instances(self.workspace.instance_backend, call)

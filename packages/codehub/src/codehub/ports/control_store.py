@@ -74,6 +74,10 @@ class ControlStore(Protocol):
         """Set only `observed_at`. Returns the new versions."""
         ...
 
+    async def archive_digest(self, workspace_id: str, archive_key: str) -> str | None:
+        """Return the SHA-256 recorded when this archive of the workspace was committed. None if there is no record."""
+        ...
+
     async def restarts_since(self, workspace_id: str, since: datetime) -> int:
         """Return the number of `restarting` events in the timeline since then."""
         ...

@@ -99,10 +99,18 @@ class Homes(Protocol):
         ...
 
     async def restore(
-        self, home: HomeKey, archive_key: str, incarnation: str, report: Report, fence: Fence
+        self,
+        home: HomeKey,
+        archive_key: str,
+        incarnation: str,
+        report: Report,
+        fence: Fence,
+        sha256: str | None = None,
     ) -> HomeCtx:
         """Restore an archive to a new complete volume of this incarnation, atomically at the end.
 
+        Raises ArchiveCorrupted unless its digest is `sha256`, if given: whoever can write to the archive store could have
+        replaced it with another archive, of another workspace or an older one.
         Never replaces a complete volume: one restored from the same archive is returned immediately, another raises
         Conflict.
         """

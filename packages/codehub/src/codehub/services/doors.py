@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from codehub.adapters.postgres import workspaces as statements
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.workspaced_client import Answer, ByteStream, WorkspacedClient, decoded
-from codehub.domain.errors import Conflict, Denied, UpstreamUnavailable
+from codehub.domain.errors import Conflict, Denied, TooManyRequests, UpstreamUnavailable
 from codehub.domain.model import DesiredState, Operation, Phase, Workspace
 from codehub.domain.wording import error_text
 from codehub.ports.instances import Instances, Upstream
@@ -25,10 +25,13 @@ from codehub.services.backend_answers import answered
 from codehub.services.principal import Clock, Principal
 from codehub.services.workspaces import Edit, Workspaces
 
-# How often the row is polled after a wake; a start takes seconds.
-_POLL_INTERVAL_S = 0.25
+# How often the row is polled after a wake; a start takes seconds. More rarely the longer it takes.
+_POLL_INTERVAL_S, _LONGEST_POLL_INTERVAL_S = 0.25, 2.0
 # A helper that was just started needs a moment until it listens.
 _HELPER_TIMEOUT_S = 20.0
+_CONNECT_INTERVAL_S, _LONGEST_CONNECT_INTERVAL_S = 0.05, 1.0
+# Requests and terminals per workspace: each takes memory here, and time while it waits for a helper that does not answer.
+MOST_AT_ONCE = 128
 # Restoring a large home comes first. A client that does not want to wait closes its connection.
 _WAKE_TIMEOUT_S = 600.0
 # How stale `last_access_at` may be, so that not every request causes a write.
@@ -48,6 +51,7 @@ class Doors:
     clock: Clock
     client: WorkspacedClient = field(default_factory=WorkspacedClient)
     touched: dict[str, datetime] = field(default_factory=dict)
+    under_way: dict[str, int] = field(default_factory=dict)
 
     async def find(self, who: Principal, workspace_id: str, *, wake: bool) -> Upstream:
         """Return the address of this workspace's helper. Raises Conflict if the workspace sleeps and `wake` is false."""
@@ -72,8 +76,10 @@ class Doors:
     async def _wake(self, who: Principal, workspace: Workspace) -> None:
         if workspace.desired_state is not DesiredState.RUNNING:
             await self.workspaces.edit(who, workspace.id, Edit(desired_state=DesiredState.RUNNING))
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         try:
-            async with asyncio.timeout(_WAKE_TIMEOUT_S):
+            async with self._counted(workspace.id), asyncio.timeout(_WAKE_TIMEOUT_S):
                 while True:
                     now = await self._owned(who, workspace.id)
                     if _runs(now):
@@ -82,7 +88,8 @@ class Doors:
                         raise Conflict(_why_not(now, who))
                     if now.desired_state is not DesiredState.RUNNING:
                         raise Conflict("the workspace was stopped while it was starting")
-                    await asyncio.sleep(_POLL_INTERVAL_S)
+                    waited_s = loop.time() - begun
+                    await asyncio.sleep(min(max(_POLL_INTERVAL_S, waited_s / 10), _LONGEST_POLL_INTERVAL_S))
         except TimeoutError:
             raise UpstreamUnavailable("the workspace is still starting: try again later") from None
 
@@ -118,7 +125,7 @@ class Doors:
         body: AsyncIterable[bytes] | bytes | None = None,
     ) -> AsyncIterator[Answer]:
         """Pass a request on. One that changes nothing is repeated if the helper restarts meanwhile."""
-        async with contextlib.AsyncExitStack() as stack:
+        async with self._counted(upstream.identity), contextlib.AsyncExitStack() as stack:
             repeatable = method in _REPEATABLE and body is None
 
             async def ask() -> Answer:
@@ -128,12 +135,25 @@ class Doors:
 
     @contextlib.asynccontextmanager
     async def stream(self, upstream: Upstream, target: str) -> AsyncIterator[ByteStream | Answer]:
-        async with contextlib.AsyncExitStack() as stack:
+        async with self._counted(upstream.identity), contextlib.AsyncExitStack() as stack:
 
             async def ask() -> ByteStream | Answer:
                 return await stack.enter_async_context(self.client.stream(upstream, target))
 
             yield await self._answered(upstream, ask, repeatable=True)
+
+    @contextlib.asynccontextmanager
+    async def _counted(self, key: str) -> AsyncIterator[None]:
+        count = self.under_way.get(key, 0)
+        if count >= MOST_AT_ONCE:
+            raise TooManyRequests(f"{count} requests to this workspace are under way: wait until some have ended", 1)
+        self.under_way[key] = count + 1
+        try:
+            yield
+        finally:
+            self.under_way[key] -= 1
+            if not self.under_way[key]:
+                del self.under_way[key]
 
     async def json(self, upstream: Upstream, method: str, target: str, body: object = None) -> object:
         sent = None if body is None else json.dumps(body).encode()
@@ -154,13 +174,14 @@ class Doors:
 
     async def _listening(self, upstream: Upstream, give_up: float) -> None:
         """Wait for the helper of an instance that has just started or restarted."""
-        loop = asyncio.get_running_loop()
+        loop, pause_s = asyncio.get_running_loop(), _CONNECT_INTERVAL_S
         while not await self.client.listens(upstream):
             if loop.time() > give_up:
                 raise UpstreamUnavailable(
                     "the workspace's helper (workspaced) does not answer; restart the workspace"
                 )
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 1.2, _LONGEST_CONNECT_INTERVAL_S)
 
 
 def _why_not(workspace: Workspace, who: Principal) -> str:

@@ -24,7 +24,7 @@ import structlog
 from codehub.adapters.postgres import control_ttl, sessions, workspaces
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.actions import Viewer
-from codehub.domain.errors import BackendDown, CodeHubError, Transient
+from codehub.domain.errors import BackendDown, CodeHubError, TooManyRequests, Transient
 from codehub.domain.ids import is_id
 from codehub.domain.model import WorkspaceWithOwner
 from codehub.domain.ttl import Span
@@ -55,6 +55,8 @@ def frame(event: str, data: str) -> bytes:
 
 
 HEARTBEAT = frame("heartbeat", "{}")
+# Per user. Each tab has one.
+MOST_STREAMS = 200
 
 
 @dataclass(eq=False, slots=True)
@@ -152,6 +154,9 @@ class EventBroadcaster:
         """Open a stream that begins with a snapshot. Release it with `close`."""
         if everybody:
             who.must_be_admin()
+        theirs = [*self._streams.get(who.user_id, ()), *self._streams.get(None, ())]
+        if sum(1 for stream in theirs if stream.user_id == who.user_id) >= MOST_STREAMS:
+            raise TooManyRequests(f"you have {MOST_STREAMS} open event streams: close one", 30)
         stream = Stream(None if everybody else who.user_id, who.bearer_id, who.user_id, who.is_admin)
         if self._stopped:
             stream.end()

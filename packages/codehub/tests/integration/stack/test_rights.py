@@ -95,7 +95,16 @@ def _ok(client: httpx.Client, url: str) -> bool:
 def test_api_and_proxy_read_neither_secrets_nor_homes(stack: Stack) -> None:
     """What each file's mode and owner allow the account; root's own secrets stay root's."""
     stack.with_tiny_ide()
-    stack.up()
+    private = Path(f"/root/.codehub-test-{os.getpid()}")
+    private.touch()
+    try:
+        stack.up()
+        (api,) = stack.processes("api")
+        # Root's home, where this Python may be installed, shows nothing but Python.
+        seen = os.listdir(f"/proc/{api.pid}/root/root")
+        assert private.name not in seen
+    finally:
+        private.unlink()
     own = pwd.getpwnam("codehub")
     with stack.client() as client:
         made = client.post("/api/v1/workspaces", json={"name": "one"})
@@ -119,10 +128,6 @@ def test_api_and_proxy_read_neither_secrets_nor_homes(stack: Stack) -> None:
     assert made.json()["id"] in receipt.archive_key
     with pytest.raises(BackendDown):
         asyncio.run(view.receipts("../../homes"))
-    (api,) = stack.processes("api")
-    # Root's home, where this Python may be installed, shows nothing but Python.
-    seen = os.listdir(f"/proc/{api.pid}/root/root")
-    assert not set(seen) & {".bash_history", ".ssh", ".profile", ".bashrc"}, seen
 
 
 def test_a_user_that_is_somebody_elses_is_refused(stack: Stack) -> None:

@@ -292,13 +292,11 @@ class DockerInstances:
             return
         params = {"stdout": "true", "stderr": "true", "follow": str(follow).lower(), "tail": str(tail or "all")}
         async with self._engine.stream(f"containers/{found['Id']}/logs", **params) as response:
-            while True:
-                try:
-                    # Each chunk has an 8-byte header: the stream, three zeros, the length.
-                    head = await response.content.readexactly(8)
-                    yield await response.content.readexactly(int.from_bytes(head[4:], "big"))
-                except asyncio.IncompleteReadError:
-                    return
+            rest = b""
+            async for data in response.content.iter_any():
+                lines, rest = demultiplexed(rest + data)
+                if lines:
+                    yield lines
 
     async def usage(self, workspace_id: str) -> Mapping[str, float] | None:
         found = await self._find(workspace_id)
@@ -316,6 +314,21 @@ class DockerInstances:
             "memory_bytes": float(stats["memory_stats"].get("usage", 0)),
             "memory_limit_bytes": float(stats["memory_stats"].get("limit", 0)),
         }
+
+
+def demultiplexed(data: bytes) -> tuple[bytes, bytes]:
+    """Return the output in `data`, and the part that is not complete yet. Together, because a line can have one byte.
+
+    Each piece has an 8-byte header: the stream, three zeros, the length.
+    """
+    pieces, at = [], 0
+    while at + 8 <= len(data):
+        end = at + 8 + int.from_bytes(data[at + 4 : at + 8], "big")
+        if end > len(data):
+            break
+        pieces.append(data[at + 8 : end])
+        at = end
+    return b"".join(pieces), data[at:]
 
 
 def _sysctls() -> dict[str, str]:

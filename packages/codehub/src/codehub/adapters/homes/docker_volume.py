@@ -165,7 +165,13 @@ class DockerVolumeHomes(StoredHomes):
                 return await self._workers.run(work)
 
     async def restore(
-        self, home: HomeKey, archive_key: str, incarnation: str, report: Report, fence: Fence
+        self,
+        home: HomeKey,
+        archive_key: str,
+        incarnation: str,
+        report: Report,
+        fence: Fence,
+        sha256: str | None = None,
     ) -> HomeCtx:
         parse_key(archive_key)
         there = await self._clear_the_way(home, fence)
@@ -173,7 +179,7 @@ class DockerVolumeHomes(StoredHomes):
             if there.restore_marker == archive_key:
                 return there
             raise Conflict(f"{home.workspace_id} has a complete home that was not restored from {archive_key}")
-        meta = await asyncio.to_thread(read_meta, self._store, archive_key)
+        meta = await asyncio.to_thread(read_meta, self._store, archive_key, sha256)
         await self._check_room(meta)
         ctx = HomeCtx(incarnation, archive_key)
         fence()

@@ -181,7 +181,13 @@ class LocalDirHomes(StoredHomes):
         return await self._workers.run(work)
 
     async def restore(
-        self, home: HomeKey, archive_key: str, incarnation: str, report: Report, fence: Fence
+        self,
+        home: HomeKey,
+        archive_key: str,
+        incarnation: str,
+        report: Report,
+        fence: Fence,
+        sha256: str | None = None,
     ) -> HomeCtx:
         def work(cancelled: threading.Event) -> HomeCtx:
             parse_key(archive_key)
@@ -191,7 +197,7 @@ class LocalDirHomes(StoredHomes):
                 if there.restore_marker == archive_key:
                     return there
                 raise Conflict(f"{home.workspace_id} has a complete home that was not restored from {archive_key}")
-            meta = read_meta(self._store, archive_key)
+            meta = read_meta(self._store, archive_key, sha256)
             self._root.mkdir(mode=PASS_THROUGH, parents=True, exist_ok=True)
             check_room_for_restore(self._root, meta)
             ctx = HomeCtx(incarnation, archive_key)

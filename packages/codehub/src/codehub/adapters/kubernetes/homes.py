@@ -162,7 +162,13 @@ class PvcHomes(StoredHomes):
         return receipt
 
     async def restore(
-        self, home: HomeKey, archive_key: str, incarnation: str, report: Report, fence: Fence
+        self,
+        home: HomeKey,
+        archive_key: str,
+        incarnation: str,
+        report: Report,
+        fence: Fence,
+        sha256: str | None = None,
     ) -> HomeCtx:
         parse_key(archive_key)
         there = await self._clear_the_way(home, fence)
@@ -170,7 +176,7 @@ class PvcHomes(StoredHomes):
             if there.restore_marker == archive_key:
                 return there
             raise Conflict(f"{home.workspace_id} has a complete home that was not restored from {archive_key}")
-        meta = await asyncio.to_thread(read_meta, self._store, archive_key)
+        meta = await asyncio.to_thread(read_meta, self._store, archive_key, sha256)
         self._check_room(meta)
         ctx = HomeCtx(incarnation, archive_key)
         fence()

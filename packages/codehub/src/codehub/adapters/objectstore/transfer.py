@@ -175,11 +175,15 @@ def verify(store: Store, key: str, meta: Meta, job: Job) -> None:
         raise Transient(f"the archive store returned something else than was sent for {key}: {error}") from error
 
 
-def read_meta(store: Store, key: str) -> Meta:
+def read_meta(store: Store, key: str, sha256: str | None = None) -> Meta:
+    """Return an archive's meta. Raises ArchiveCorrupted if it is of another archive than the one with this digest."""
     raw = store.get(key + META_SUFFIX)
     if raw is None:
         raise NotFound(f"there is no committed archive at {key}")
-    return Meta.parse(raw)
+    meta = Meta.parse(raw)
+    if sha256 is not None and meta.sha256 != sha256:
+        raise ArchiveCorrupted(f"{key} is not the archive that was stored there: it has been replaced")
+    return meta
 
 
 def download(store: Store, key: str, meta: Meta, job: Job) -> Iterator[bytes]:

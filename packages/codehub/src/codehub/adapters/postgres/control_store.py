@@ -107,6 +107,8 @@ _NOTE_OBSERVED = """
     UPDATE workspaces SET observed_at = %s WHERE id = ANY(%s) AND deleted_at IS NULL
     RETURNING id, xmin::text AS version
 """
+# Returns the digest of one archive of a workspace.
+_ARCHIVE_DIGEST = "SELECT sha256 FROM workspace_archives WHERE workspace_id = %s AND archive_key = %s"
 # Counts the restarts of a workspace since a time.
 _RESTARTS_SINCE = """
     SELECT count(*) AS n FROM workspace_events
@@ -154,6 +156,11 @@ class PostgresControlStore:
         async with as_leader(self._database, epoch) as tx:
             rows = await (await tx.execute(_NOTE_OBSERVED, [now, list(ids)])).fetchall()
         return {row["id"]: row["version"] for row in rows}
+
+    async def archive_digest(self, workspace_id: str, archive_key: str) -> str | None:
+        async with self._database.statement() as connection:
+            row = await (await connection.execute(_ARCHIVE_DIGEST, [workspace_id, archive_key])).fetchone()
+        return None if row is None else str(row["sha256"])
 
     async def restarts_since(self, workspace_id: str, since: datetime) -> int:
         async with self._database.transaction() as tx:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,17 +18,15 @@ async def output(run_dir: Path, *, follow: bool, tail: int | None) -> AsyncItera
     """Yield output, oldest first. `tail` counts lines. Follows across rotation and restarts until the caller stops."""
     current = run_dir / LOG
     old = current.with_name(LOG + ".1")
-    if tail is not None:
-        text = b"".join([_all(old), _all(current)])
-        lines = text.splitlines(keepends=True)
-        kept = b"".join(lines[len(lines) - min(tail, len(lines)) :])
-        if kept:
-            yield kept
-        position, identity = _end(current)
-    else:
-        if rest := _all(old):
-            yield rest
-        position, identity = 0, _end(current)[1]
+    identity = _end(current)[1]
+    skip = 0 if tail is None else await asyncio.to_thread(_before_tail, old, current, tail)
+    with contextlib.suppress(FileNotFoundError), open(old, "rb") as file:  # kept open: a rotation replaces it
+        before = os.fstat(file.fileno()).st_size
+        file.seek(min(skip, before))
+        skip = max(0, skip - before)
+        while piece := file.read(_PIECE):
+            yield piece
+    position = skip
     while True:
         piece = b""
         size, now = _end(current)
@@ -48,6 +47,19 @@ async def output(run_dir: Path, *, follow: bool, tail: int | None) -> AsyncItera
         if not follow and now is None:
             return
         await asyncio.sleep(_POLL_INTERVAL_S if now == identity and not piece else 0)
+
+
+def _before_tail(old: Path, current: Path, tail: int) -> int:
+    """How many bytes of both files come before the last `tail` lines. The workspace chooses how many lines there are."""
+    text = _all(old) + _all(current)
+    end = len(text)
+    if tail and text.endswith(b"\n"):
+        end -= 1
+    for _ in range(tail):
+        end = text.rfind(b"\n", 0, end)
+        if end < 0:
+            return 0
+    return end + 1 if tail else len(text)
 
 
 def _end(path: Path) -> tuple[int, int | None]:
