@@ -27,7 +27,7 @@ class SessionView(View):
     expires_at: datetime | None
     limits: LimitsView
     workspace_id: str | None = Field(
-        default=None, description="The only workspace that the token is good for; null for all."
+        default=None, description="The only workspace that the token is valid for; null for all."
     )
     # Only in the response to a login: pages of the dashboard's origin then send it along with the cookie.
     session_key: str | None = None

@@ -31,7 +31,7 @@ _POLL_INTERVAL_S, _LONGEST_POLL_INTERVAL_S = 0.25, 2.0
 _HELPER_TIMEOUT_S = 20.0
 _CONNECT_INTERVAL_S, _LONGEST_CONNECT_INTERVAL_S = 0.05, 1.0
 # Requests and terminals per workspace: each takes memory here, and time while it waits for a helper that does not answer.
-MOST_AT_ONCE = 128
+MOST_AT_ONCE = 512
 # Restoring a large home comes first. A client that does not want to wait closes its connection.
 _WAKE_TIMEOUT_S = 600.0
 # How stale `last_access_at` may be, so that not every request causes a write.

@@ -56,7 +56,7 @@ def frame(event: str, data: str) -> bytes:
 
 HEARTBEAT = frame("heartbeat", "{}")
 # Per user. Each tab has one.
-MOST_STREAMS = 200
+MOST_STREAMS = 1_000
 
 
 @dataclass(eq=False, slots=True)
