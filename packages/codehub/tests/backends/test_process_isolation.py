@@ -18,6 +18,7 @@ import pytest
 from codehub.adapters.process.cgroup import Limits
 from codehub.adapters.process.instances import ProcessInstances
 from codehub.adapters.process.launch_plan import ProcessOptions
+from codehub.adapters.process.supervisor import descendants
 from codehub.adapters.workspace_socket import connect_workspace_socket
 from codehub.domain.template_options import Size
 from codehub.ports.fence import ignore_progress, no_fence
@@ -226,7 +227,7 @@ async def test_the_internet_is_reached_and_names_are_asked_for_inside(tmp_path: 
                 assert "refused" in await try_to_reach(world, "203.0.113.1", service)
             assert "nameserver 198.18.0.3" in await world.ask(wid(), "cat /etc/resolv.conf")
             # Killed, it is started again.
-            mine = [pid for pid in world.tree(wid()) if "slirp4netns" in Path(f"/proc/{pid}/comm").read_text()]
+            mine = [pid for pid, name in descendants(world.record(wid()).pid) if name == "slirp4netns"]
             assert len(mine) == 1
             os.kill(mine[0], 9)
             await until(out, "the way out is back")

@@ -36,7 +36,9 @@ async def test_a_deposed_coordinator_neither_links_an_old_start_nor_records_an_o
         workspace(new_id(), created_at=datetime.now(UTC)), phase=Phase.RUNNING, desired_state=DesiredState.RUNNING
     )
     await put_workspace(database, row)
-    desk = PostgresSetupDesk(database, lambda: pytest.fail("no secret is read"), lambda _: Runs.COMMAND)
+    desk = PostgresSetupDesk(
+        database, lambda: pytest.fail("no secret is read"), lambda _: Runs.COMMAND, lambda: datetime.now(UTC)
+    )
     old = await elect(database)
     assert await desk.bind(old, row.id, "start-1", row.owner_user_id)
     await desk.note(old, row.id, SetupState(running=True))

@@ -29,12 +29,16 @@ async def test_secrets_of_a_lost_key_are_named_and_the_rest_is_sent(database: Da
             secret = UserSecret(name, SecretKind.ENV, 1, now)
             await user_setup.put_secret(tx, owner, secret, box.seal(b"x", secret_context(owner, name)))
         await user_setup.set_dotfiles(tx, owner, "https://git.example.org/dot.git", "")
-    message = await PostgresSetupDesk(database, lambda: _NEW, lambda _: Runs.COMMAND).message(row.id, owner)
+    message = await PostgresSetupDesk(
+        database, lambda: _NEW, lambda _: Runs.COMMAND, lambda: datetime.now(UTC)
+    ).message(row.id, owner)
     assert message is not None
     assert message["env"] == {"KEPT": "x"}
     assert message["dotfiles"] == {"url": "https://git.example.org/dot.git", "ref": ""}
     assert "key has changed: LOST. Enter them again" in str(message["trouble"])
-    both = PostgresSetupDesk(database, lambda: SecretBox((*_NEW.keys, *_OLD.keys)), lambda _: Runs.COMMAND)
+    both = PostgresSetupDesk(
+        database, lambda: SecretBox((*_NEW.keys, *_OLD.keys)), lambda _: Runs.COMMAND, lambda: datetime.now(UTC)
+    )
     again = await both.message(row.id, owner)
     assert again is not None
     assert (again["env"], again["trouble"]) == ({"KEPT": "x", "LOST": "x"}, "")

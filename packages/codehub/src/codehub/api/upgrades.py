@@ -51,7 +51,7 @@ def upgrades(errors: Mapping[str, Any]) -> dict[str, Any]:
             "ssh_stream",
             "ssh",
             "On the proxy, with `Upgrade: codehub-stream` and a token: raw bytes to the SSH server of the workspace. "
-            "Wakes it. `POST /api/v1/workspaces/{id}/ssh` comes first in each start.",
+            "Wakes it.",
             [_ID],
             errors,
             servers=[_PROXY],

@@ -11,7 +11,7 @@ import binascii
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from codehub.adapters.postgres import setup_links, user_setup
+from codehub.adapters.postgres import setup_links, ssh_keys, user_setup
 from codehub.adapters.postgres.control_term import as_leader
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.secret_box import SecretBox
@@ -25,10 +25,12 @@ from codehub.domain.setup import SetupState
 from codehub.domain.user_secrets import SecretKind, UserSecret
 from codehub.ports.setup import Linkable, Message
 from codehub.services import git_keys
+from codehub.services.host_keys import NO_KEYS, keep_host_key
+from codehub.services.principal import Clock
 
 _LONGEST_SIGNED = 256 << 10
 _MOST_NAMED = 5
-_FOR_ENABLED_OWNERS = ("credential", "ssh-identities", "ssh-sign")
+_FOR_ENABLED_OWNERS = ("credential", "ssh", "ssh-identities", "ssh-sign")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class PostgresSetupDesk:
     database: Database
     box: Callable[[], SecretBox]
     runs: Callable[[str], Runs]
+    clock: Clock
     git_ca: str = ""
     partial_clone_bytes: int = 100 << 20
     step_limit_s: float = 3600.0
@@ -109,6 +112,8 @@ class PostgresSetupDesk:
         match kind:
             case "credential":
                 return await self._credential(owner_user_id, question)
+            case "ssh":
+                return await self._ssh(workspace_id, owner_user_id, question)
             case "ssh-identities":
                 return await self._identities(owner_user_id)
             case "ssh-sign":
@@ -129,6 +134,21 @@ class PostgresSetupDesk:
             return {}
         token = self.box().open(found[1], credential_context(owner_user_id, scheme, host))
         return {"username": found[0], "password": token.decode()}
+
+    async def _ssh(self, workspace_id: str, owner_user_id: str, question: Message) -> Message:
+        """Return what `sshd` needs. Without a host key, the workspace makes one and asks again with it."""
+        async with self.database.transaction() as tx:
+            keys = await ssh_keys.keys_of(tx, owner_user_id)
+            if not keys:
+                raise Conflict(NO_KEYS)
+            host_key = await ssh_keys.host_key(tx, workspace_id)
+            match question:
+                case {"private_key": str(private), "public_key": str(public)} if host_key is None:
+                    host_key = await keep_host_key(tx, workspace_id, private, public, self.clock())
+        return {
+            "host_key": None if host_key is None else host_key.private_key,
+            "authorized_keys": [key.public_key for key in keys],
+        }
 
     async def _identities(self, owner_user_id: str) -> Message:
         async with self.database.transaction() as tx:

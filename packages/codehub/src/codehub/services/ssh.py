@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from codehub.adapters.postgres import ssh_keys
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.audit import AuditKind
-from codehub.domain.errors import Conflict, Invalid, NotFound, UpstreamUnavailable
+from codehub.domain.errors import Conflict, NotFound, UpstreamUnavailable
 from codehub.domain.ids import is_id
 from codehub.domain.ssh_keys import HostKey, SshKey, parse_public_key
 from codehub.ports.instances import Upstream
 from codehub.services.audit import note
 from codehub.services.doors import Doors
+from codehub.services.host_keys import NO_KEYS, keep_host_key
 from codehub.services.principal import Clock, Ids, Principal
 
 MAX_KEYS = 100
@@ -77,7 +78,7 @@ class Ssh:
             found = await ssh_keys.host_key(tx, workspace_id)
             keys = await ssh_keys.keys_of(tx, who.user_id)
         if not keys:
-            raise Conflict("you have no SSH key here: add one with `codehub keys add FILE` or on the account page")
+            raise Conflict(NO_KEYS)
         host_key = found if found is not None else await self._make_host_key(upstream, workspace_id)
         body = {"host_key": host_key.private_key, "authorized_keys": [key.public_key for key in keys]}
         match await self.doors.json(upstream, "PUT", "/ssh", body):
@@ -92,12 +93,5 @@ class Ssh:
                 pass
             case _:
                 raise UpstreamUnavailable("the workspace's helper answered something else than expected")
-        try:
-            made = HostKey(private, parse_public_key(public).line)
-        except Invalid as error:
-            raise UpstreamUnavailable(f"the workspace made no usable host key: {error}") from error
         async with self.database.transaction() as tx:
-            await ssh_keys.insert_host_key(tx, workspace_id, made, self.clock())
-            kept = await ssh_keys.host_key(tx, workspace_id)
-        assert kept is not None
-        return kept
+            return await keep_host_key(tx, workspace_id, private, public, self.clock())

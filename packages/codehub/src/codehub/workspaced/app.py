@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from . import FEATURES, VERSION, activity, archives, holder, netports, proctable, streams
 from .environment import Environment
-from .errors import invalid, not_found
+from .errors import conflict, invalid, not_found
 from .files import Files
 from .git_access import GitAccess
 from .http1 import Request, Response, as_json, decoded
-from .link import Link
+from .link import Link, LinkError
 from .process_routes import ProcessRoutes
 from .processes import Processes
 from .request_body import EMPTY, command_of, not_allowed, whole_number
@@ -26,6 +26,7 @@ from .timestamps import timestamp
 from .with_environment import saved_environment
 
 _SAMPLE_S = 5.0
+_SSH_TIMEOUT_S = 10.0  # CodeHub may just be restarting, and the client waits
 TAR = "application/x-tar"
 
 
@@ -213,24 +214,33 @@ class App:
         if parts == ["host-key"] and request.method == "POST":
             return as_json(self.sshd.make_host_key(), 201)
         if request.method == "PUT":
-            body = await request.json()
-            host_key, keys = body.get("host_key"), body.get("authorized_keys")
-            if (
-                not isinstance(host_key, str)
-                or not isinstance(keys, list)
-                or not all(isinstance(k, str) for k in keys)
-            ):
-                raise invalid("`host_key` is a private key, `authorized_keys` a list of public ones")
-            return as_json(self.sshd.configure(host_key, keys))
+            return as_json(self._configure_ssh(await request.json()))
         streams.check_upgrade(request)
-        self.sshd.ready()
         self.sshd.program  # noqa: B018 - refuses before the connection is upgraded
+        if not self.sshd.is_configured:
+            await self._request_ssh_keys()
         if request.connection.read_ahead:
             raise invalid("nothing may be sent before 101")
         await streams.switch(request.connection)
         self.sshd.serve(request.connection)
         request.connection.given_away = True
         return None
+
+    def _configure_ssh(self, body: dict[str, object]) -> dict[str, object]:
+        host_key, keys = body.get("host_key"), body.get("authorized_keys")
+        if not isinstance(host_key, str) or not isinstance(keys, list) or not all(isinstance(k, str) for k in keys):
+            raise invalid("`host_key` is a private key, `authorized_keys` a list of public ones")
+        return self.sshd.configure(host_key, keys)
+
+    async def _request_ssh_keys(self) -> None:
+        """Get the keys from CodeHub, which keeps them: `codehub ssh` sends them first, other clients may not."""
+        try:
+            found = await self.link.ask("ssh", timeout_s=_SSH_TIMEOUT_S)
+            if found.get("host_key") is None:
+                found = await self.link.ask("ssh", self.sshd.make_host_key(), timeout_s=_SSH_TIMEOUT_S)
+        except LinkError as error:
+            raise conflict(f"SSH is not set up for this start of the workspace: {error}") from error
+        self._configure_ssh(found)
 
     # --- activity
 

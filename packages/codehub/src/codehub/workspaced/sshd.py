@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 
-from .errors import RequestError, conflict, invalid
+from .errors import RequestError, invalid
 from .holder import shell
 from .http1 import Connection
 
@@ -131,12 +131,9 @@ class Sshd:
         """Reap connections that have ended: each would count against the workspace's limit of processes."""
         self._children = [child for child in self._children if child.poll() is None]
 
-    def ready(self) -> None:
-        if not os.path.exists(os.path.join(self._folder, "config")):
-            raise conflict(
-                "SSH is not set up for this start of the workspace: connect with `codehub ssh`, or first send "
-                "POST /api/v1/workspaces/ID/ssh to the API"
-            )
+    @property
+    def is_configured(self) -> bool:
+        return os.path.exists(os.path.join(self._folder, "config"))
 
     def serve(self, connection: Connection) -> None:
         """Hand over the connection. Its last owner closes it."""

@@ -9,10 +9,12 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
-from testing.codehub.doors import Doors
+from testing.codehub.doors import Doors, token_of_another_user
 from testing.codehub.full_stack import TIMEOUT_S
 from testing.codehub.laptop import Laptop
 
@@ -230,6 +232,45 @@ def test_a_workspace_with_another_host_key_is_refused(laptop: Laptop) -> None:
 def test_codehub_ssh_runs_commands_without_any_configuration(doors: Doors) -> None:
     done = doors.codehub("ssh", doors.workspace_id, "--", "echo", "direct")
     assert done.stdout == b"direct\n", done.stderr
+
+
+def test_a_raw_stream_reaches_the_ssh_server_without_being_prepared(doors: Doors) -> None:
+    """Other clients than `codehub ssh` need nothing but the address, a token and a key."""
+    token = token_of_another_user(doors, "raw-stream")
+    with doors.client(token) as client:
+        made = client.post("/api/v1/workspaces", json={"name": "raw"})
+        other = Doors(doors.stack, made.json()["id"], token)
+        other.until("RUNNING")
+        without_key = httpx.get(
+            other.at_proxy(f"/_codehub/{other.workspace_id}/ssh"), headers=_upgrade(other), timeout=TIMEOUT_S
+        )
+        assert without_key.status_code == 409
+        assert "codehub keys add" in without_key.text
+        key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 43
+        assert client.post("/api/v1/keys", json={"public_key": key}).status_code == 201
+        for _ in range(2):
+            assert _greeting_of_sshd(other).startswith(b"SSH-2.0-OpenSSH")
+        assert client.get(other.api + "/ssh").json()["fingerprint"].startswith("SHA256:")
+        assert other.sh('cat "$CODEHUB_SECRETS_DIR-ssh/authorized_keys"').split()[:2] == key.split()
+        client.delete(other.api)
+
+
+def _upgrade(doors: Doors) -> dict[str, str]:
+    return {"Authorization": f"Bearer {doors.token}", "Connection": "Upgrade", "Upgrade": "codehub-stream"}
+
+
+def _greeting_of_sshd(doors: Doors) -> bytes:
+    proxy = urlsplit(doors.at_proxy(""))
+    with socket.create_connection((proxy.hostname or "", proxy.port or 80), timeout=TIMEOUT_S) as opened:
+        lines = "".join(f"{name}: {value}\r\n" for name, value in _upgrade(doors).items())
+        opened.sendall(
+            f"GET /_codehub/{doors.workspace_id}/ssh HTTP/1.1\r\nHost: {proxy.netloc}\r\n{lines}\r\n".encode()
+        )
+        with opened.makefile("rb") as stream:
+            assert b" 101 " in stream.readline()
+            while stream.readline().strip():
+                pass
+            return stream.readline()
 
 
 def test_a_key_that_was_removed_no_longer_signs_in(laptop: Laptop) -> None:

@@ -128,6 +128,7 @@ def setup_desk(world: World) -> PostgresSetupDesk:
         world.database,
         secret_box(settings),
         runs,
+        SystemClock().now,
         git_ca_of(settings),
         settings.partial_clone_bytes,
         settings.setup_timeout_s,
