@@ -128,8 +128,9 @@ def cancel_target(workspace: Workspace) -> DesiredState | None:
 
 def may_have_instance(workspace: Workspace) -> bool:
     """Return whether an instance may exist, which has the secrets of the owner for whom it was started."""
-    if workspace.phase is Phase.ERROR:
-        return not workspace.conditions.container_ready.is_false
+    # A cancelled start leaves STANDBY with an instance that has not answered yet.
+    if workspace.phase in (Phase.ERROR, Phase.STANDBY) and not workspace.conditions.container_ready.is_false:
+        return True
     return workspace.phase is Phase.RUNNING or workspace.operation in (Operation.STARTING, Operation.STOPPING)
 
 

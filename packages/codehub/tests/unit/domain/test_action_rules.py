@@ -15,6 +15,7 @@ from codehub.domain.actions import (
     allowed_actions,
     cancel_target,
     check_allowed,
+    may_have_instance,
     stop_target,
 )
 from codehub.domain.errors import Conflict
@@ -213,3 +214,24 @@ def test_cancelling_never_deletes_and_never_repeats(row: Workspace) -> None:
     if target is not None:
         assert row.desired_state is not target
         assert cancel_target(replace(row, desired_state=target, updated_at=NOW + timedelta(seconds=1))) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "container", "expected"),
+    [
+        (_RUNNING, ConditionStatus.TRUE, True),
+        (_ASLEEP, ConditionStatus.FALSE, False),
+        # A cancelled start ends in STANDBY while its instance has not answered yet.
+        (_ASLEEP, ConditionStatus.UNKNOWN, True),
+        (_ASLEEP, ConditionStatus.TRUE, True),
+        (replace(_ASLEEP, operation=Operation.STARTING), ConditionStatus.FALSE, True),
+        (_ARCHIVED, ConditionStatus.UNKNOWN, False),
+        (_FAILED, ConditionStatus.UNKNOWN, True),
+        (_FAILED, ConditionStatus.FALSE, False),
+    ],
+)
+def test_a_workspace_is_transferred_only_if_no_instance_can_know_its_owners_secrets(
+    row: Workspace, container: ConditionStatus, expected: bool
+) -> None:
+    seen = replace(row, conditions=replace(row.conditions, container_ready=Condition(container, "Seen")))
+    assert may_have_instance(seen) is expected
