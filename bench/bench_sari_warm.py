@@ -178,7 +178,9 @@ def _wait_closed(world: World) -> None:
     """Wait until the running daemon has closed every workspace. The registry remembers a closed one, the log tells."""
     deadline = time.monotonic() + _CLOSE_S
     while time.monotonic() < deadline:
-        # A daemon that was stopped may have ended while it was closing a workspace: only the newest log counts.
+        if not world.processes():
+            return
+        # A daemon that was stopped may have ended before a workspace was closed: only the newest log counts.
         logs = [path for path in (world.data / "logs").glob("daemon-*.log") if path.stem != "daemon-stderr"]
         log = max(logs, key=lambda path: path.stat().st_mtime).read_text()
         if log.count("workspace opened") == log.count("workspace closed"):
