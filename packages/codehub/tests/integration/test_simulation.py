@@ -51,6 +51,12 @@ def test_a_copy_whose_original_is_archived_meanwhile_has_lost_nothing() -> None:
     assert run_seed(838).failure is None
 
 
+@pytest.mark.parametrize("seed", [751, 806])
+def test_a_start_that_is_cancelled_unseen_is_not_transferred_with_its_secrets(seed: int) -> None:
+    """The row said STANDBY, and the instance of the previous owner ran."""
+    assert run_seed(seed).failure is None
+
+
 def test_the_same_seed_gives_the_same_run() -> None:
     assert run_seed(7) == run_seed(7)
 

@@ -130,7 +130,13 @@ def may_have_instance(workspace: Workspace) -> bool:
     """Return whether an instance may exist, which has the secrets of the owner for whom it was started."""
     if workspace.phase is Phase.ERROR:
         return not workspace.conditions.container_ready.is_false
-    return workspace.phase is Phase.RUNNING or workspace.operation in (Operation.STARTING, Operation.STOPPING)
+    # A start that was cancelled while its backend did not answer leaves STANDBY without an operation.
+    is_unknown = workspace.phase is Phase.STANDBY and workspace.conditions.container_ready.is_unknown
+    return (
+        workspace.phase is Phase.RUNNING
+        or workspace.operation in (Operation.STARTING, Operation.STOPPING)
+        or is_unknown
+    )
 
 
 def stop_target(workspace: Workspace) -> DesiredState:

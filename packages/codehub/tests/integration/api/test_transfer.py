@@ -5,13 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from codehub.adapters.postgres import ssh_keys
 from codehub.adapters.postgres.pool import Database
+from codehub.adapters.postgres.rows import conditions_column
 from codehub.domain.limits import RunningLimits
 from codehub.domain.ssh_keys import HostKey
 from codehub.services.workspace_access import WorkspaceAccess
 from testing.codehub.api import Api, put_in_state
+from testing.codehub.dashboard import STOPPED
 
 W = "/api/v1/workspaces"
 
@@ -27,7 +30,7 @@ async def test_an_administrator_gives_a_workspace_to_another_user(api: Api, data
     assert (given.status_code, "transfer it when it has stopped" in given.text) == (409, True)
     seen = (await ada.get(path)).json()
     assert (seen["owner"], seen["desired_state"]) == ("ada", "STANDBY")
-    await put_in_state(database, made["id"], phase="STANDBY")
+    await put_in_state(database, made["id"], phase="STANDBY", conditions=Jsonb(conditions_column(STOPPED)))
     given = await admin.post(f"{path}:transfer", json={"username": "bob"})
     assert (given.status_code, given.json()["owner"], given.json()["desired_state"]) == (202, "bob", "STANDBY")
     assert (await ada.get(path)).status_code == 403
@@ -44,9 +47,16 @@ async def test_an_administrator_gives_a_workspace_to_another_user(api: Api, data
         {"phase": "RUNNING", "desired_state": "STANDBY"},
         {"phase": "RUNNING", "desired_state": "STANDBY", "operation": "STOPPING"},
         {"phase": "STANDBY", "operation": "STARTING"},
+        {"phase": "STANDBY"},
         {"phase": "ERROR", "error_reason": "Timeout"},
     ],
-    ids=["about to stop", "stopping", "starting", "in error, nothing observed"],
+    ids=[
+        "about to stop",
+        "stopping",
+        "starting",
+        "its start cancelled, nothing observed",
+        "in error, nothing observed",
+    ],
 )
 async def test_nobody_gets_a_workspace_whose_instance_has_the_previous_owners_secrets(
     api: Api, database: Database, state: dict[str, str]
