@@ -20,7 +20,9 @@ import uvicorn
 from psycopg import sql
 
 from codehub.adapters.postgres.pool import Database
+from codehub.adapters.postgres.rows import conditions_column
 from codehub.api.app import ApiDeps, api_config, create_app
+from codehub.domain.model import Condition, Conditions, ConditionStatus
 from codehub.domain.profiles import AppProfile
 from codehub.ports.bus import Bus
 from codehub.services.event_stream import Pace
@@ -130,7 +132,7 @@ class Stage:
 
     async def add_many(self, names: list[str], *, owner: str = ADMIN, **columns: object) -> list[str]:
         owner_id = await self.user_id(owner)
-        values = {**_RESTING, **columns}
+        values = _observed({**_RESTING, **columns})
         ids = [str(uuid_utils.uuid7()) for _ in names]
         names_of = [*_GIVEN, *values]
         statement = sql.SQL("INSERT INTO workspaces ({}) VALUES ({})").format(
@@ -147,6 +149,7 @@ class Stage:
         return ids
 
     async def change(self, workspace_id: str, **columns: object) -> None:
+        columns = _observed(columns)
         assignments = sql.SQL(", ").join(
             sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder()) for name in columns
         )
@@ -190,6 +193,7 @@ class Stage:
 
 
 _GIVEN: Final = ("id", "owner_user_id", "name", "home_store_key")
+STOPPED: Final = Conditions(container_ready=Condition(ConditionStatus.FALSE, "Absent"))
 _RESTING: Final[dict[str, object]] = {
     "image_ref": "code-server",
     "instance_backend": "process",
@@ -229,6 +233,13 @@ ARCHIVED: Final[dict[str, object]] = {
     "progress": None,
     "conditions": conditions(volume=False, archive=True),
 }
+
+
+def _observed(columns: dict[str, object]) -> dict[str, object]:
+    """Add that the instance is gone, which the coordinator has observed when it writes STANDBY."""
+    if columns.get("phase") != "STANDBY" or "conditions" in columns:
+        return columns
+    return {**columns, "conditions": conditions_column(STOPPED)}
 
 
 def _column(value: object) -> object:

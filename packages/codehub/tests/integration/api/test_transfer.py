@@ -15,6 +15,7 @@ from codehub.domain.model import Condition, Conditions, ConditionStatus
 from codehub.domain.ssh_keys import HostKey
 from codehub.services.workspace_access import WorkspaceAccess
 from testing.codehub.api import Api, put_in_state
+from testing.codehub.dashboard import STOPPED
 
 W = "/api/v1/workspaces"
 STOPPED = Conditions(container_ready=Condition(ConditionStatus.FALSE, "Absent"))
