@@ -11,14 +11,12 @@ from codehub.adapters.postgres import ssh_keys
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.postgres.rows import conditions_column
 from codehub.domain.limits import RunningLimits
-from codehub.domain.model import Condition, Conditions, ConditionStatus
 from codehub.domain.ssh_keys import HostKey
 from codehub.services.workspace_access import WorkspaceAccess
 from testing.codehub.api import Api, put_in_state
 from testing.codehub.dashboard import STOPPED
 
 W = "/api/v1/workspaces"
-STOPPED = Conditions(container_ready=Condition(ConditionStatus.FALSE, "Absent"))
 
 
 async def test_an_administrator_gives_a_workspace_to_another_user(api: Api, database: Database) -> None:
