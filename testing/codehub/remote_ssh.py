@@ -138,11 +138,13 @@ class ExecServer:
 
     def _receive(self) -> None:
         assert self._process.stdout is not None
-        while head := self._process.stdout.read(8):
-            number, size = struct.unpack(">II", head)
-            data = self._process.stdout.read(size)
-            with contextlib.suppress(OSError):
-                self._streams[number].sendall(data) if data else self._streams[number].shutdown(socket.SHUT_WR)
+        # Whoever ends the process closes its output, maybe during a read.
+        with contextlib.suppress(ValueError):
+            while len(head := self._process.stdout.read(8)) == 8:
+                number, size = struct.unpack(">II", head)
+                data = self._process.stdout.read(size)
+                with contextlib.suppress(OSError):
+                    self._streams[number].sendall(data) if data else self._streams[number].shutdown(socket.SHUT_WR)
         for each in self._streams.values():
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)  # which ends the threads that forward

@@ -39,7 +39,9 @@ def _plan(
     features: dict[str, dict[str, File]] | None = None,
     lock: bytes = b"",
 ) -> Pull | Build:
-    wanted = parse_devcontainer(json.dumps(document), containers=True, folder="/home/coder/app", home="/home/coder")
+    wanted = parse_devcontainer(
+        json.dumps(document), containers=True, folder="/home/coder/app", home="/home/coder", workspace_id="w"
+    )
     places = places_of(wanted, "app", ".devcontainer/devcontainer.json")
     return plan_image(wanted, places, dockerfile, features or {}, lock, FeatureRules(("registry.example/*",)))
 
