@@ -26,7 +26,7 @@ from codehub.adapters.homes.usage import disk_usage
 from codehub.adapters.tarball.pack import Packed, pack_tree
 from codehub.domain.errors import CodeHubError
 
-SECRET = b"somebody else's secret"
+SECRET, OWN = b"somebody else's secret", b"the home's own content"
 TIMEOUT_S = 120
 SWAPS, RUNS = 2_000, 40
 ANOTHER_UID = 1_234_567_890
@@ -67,11 +67,11 @@ def swapping(home: Path, victim: Path, tmp_path: Path) -> Iterator[Callable[[], 
     """Yield how often the directories were swapped so far."""
     for name in ("one", "two"):
         (home / name / "sub").mkdir(parents=True)
-        (home / name / "sub/secret").write_bytes(b"own")
-        (home / name / "secret").write_bytes(b"own")
+        (home / name / "sub/secret").write_bytes(OWN)
+        (home / name / "secret").write_bytes(OWN)
         (home / f"{name}.link").symlink_to(victim)
     (home / "one/sub.link").symlink_to(victim / "sub")
-    (home / "tool").write_bytes(b"own")
+    (home / "tool").write_bytes(OWN)
     (home / "tool").chmod(0o4755)
     (home / "tool.link").symlink_to(victim / "secret")
     counter = tmp_path / "counter"
@@ -97,13 +97,17 @@ def until_swapped(swaps: Callable[[], int], work: Callable[[], None]) -> None:
 def test_an_archive_has_nothing_of_another_directory(victim: Path, tmp_path: Path) -> None:
     home, before = tmp_path / "home", state_of(victim)
     home.mkdir()
+    own_files = 0
 
     def archive() -> None:
+        nonlocal own_files
         for chunk in pack_tree(home, Packed()):
             assert SECRET not in chunk
+            own_files += chunk.count(OWN)
 
     with swapping(home, victim, tmp_path) as swaps:
         until_swapped(swaps, archive)
+    assert own_files > 0, "its own files are archived"
     assert state_of(victim) == before
 
 
@@ -144,7 +148,7 @@ def test_a_file_that_becomes_a_link_while_it_is_owned_gives_its_mode_to_no_other
 ) -> None:
     home, before = tmp_path / "home", state_of(victim)
     home.mkdir()
-    (home / "tool").write_bytes(b"own")
+    (home / "tool").write_bytes(OWN)
     (home / "tool").chmod(0o4755)
     chown = os.chown
 

@@ -144,15 +144,15 @@ def entry(name: bytes, kind: bytes = tar.FILE, content: bytes = b"", **more: obj
 
 HOSTILE = {
     "absolute name": [entry(b"/tmp/codehub-hostile", content=b"x")],
-    "dot-dot": [entry(b"../victim", content=b"x")],
-    "dot-dot inside": [entry(b"a/../../victim", content=b"x")],
+    "dot-dot": [entry(b"../outside/new", content=b"x")],
+    "dot-dot inside": [entry(b"a/../../outside/new", content=b"x")],
     "write through a link": [entry(b"out", tar.SYMLINK, link=b"../outside"), entry(b"out/victim", content=b"x")],
     "directory over a link": [
         entry(b"out", tar.SYMLINK, link=b"../outside"),
         entry(b"out", tar.DIR, mode=0o777),
         entry(b"out/victim", content=b"x"),
     ],
-    "hard link out": [entry(b"h", tar.LINK, link=b"../victim")],
+    "hard link out": [entry(b"h", tar.LINK, link=b"../outside/victim")],
     "hard link absolute": [entry(b"h", tar.LINK, link=b"/etc/passwd")],
     "hard link through a link": [
         entry(b"out", tar.SYMLINK, link=b"../outside"),
@@ -180,6 +180,7 @@ def test_a_hostile_archive_harms_nothing(what: str, tmp_path: Path) -> None:
     with pytest.raises(ArchiveCorrupted):
         unpack_tree([*HOSTILE[what], tar.END], root)
     assert fingerprint(outside) == before
+    assert (outside / "victim").stat().st_nlink == 1
     assert not Path("/tmp/codehub-hostile").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,20 @@ async def test_megabytes_are_read_in_small_pieces(tmp_path: Path, tail: int | No
     pieces = await _read(tmp_path, tail)
     assert b"".join(pieces) == b"x" * 8_000_000 + b"y" * 1_000_000
     assert max(len(piece) for piece in pieces) <= 64 << 10
+
+
+async def test_the_last_lines_are_found_without_splitting_all_of_them(tmp_path: Path) -> None:
+    """Eight million lines would be eight million objects, for each request."""
+    (tmp_path / f"{LOG}.1").write_bytes(b"\n" * 7_000_000)
+    (tmp_path / LOG).write_bytes(b"\n" * 1_000_000 + b"last\n")
+    tracemalloc.start()
+    try:
+        pieces = await _read(tmp_path, 2)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert b"".join(pieces) == b"\nlast\n"
+    assert peak < 32_000_000, "a few copies of the text, and no list of its lines"
 
 
 @pytest.mark.parametrize("current", [b"", b"e\n", b"e\nf", b"e", b"\n"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,7 @@ from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.health import HealthTracker
 from codehub.control.heartbeat import Heartbeat
 from codehub.control.metrics import Metrics
+from codehub.domain.busy import Work
 from codehub.domain.errors import Terminal
 from codehub.domain.gc import Claim
 from codehub.domain.model import (
@@ -34,6 +36,7 @@ from codehub.domain.stores import StoreRecord
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.fence import Fence, Report, ignore_progress, no_fence
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
+from codehub.ports.instances import InstanceSpec, Upstream
 from testing.codehub.control_world import CTX, PROFILE, FakeLease, World, run
 from testing.codehub.memory.database import MemoryDatabase
 from testing.codehub.memory.world import MemoryHomes, MemoryInstances, Volume
@@ -101,9 +104,11 @@ def test_a_workspace_whose_probe_fails_unexpectedly_does_not_end_the_term() -> N
 
     class Failing(MemoryInstances):
         hostile = False
+        failed = 0
 
         async def probe(self, workspace_id: str, profile: AppProfile) -> bool:
             if self.hostile:
+                self.failed += 1
                 raise ValueError("Exceeds the limit (4300 digits) for integer string conversion")
             return await super().probe(workspace_id, profile)
 
@@ -117,7 +122,59 @@ def test_a_workspace_whose_probe_fails_unexpectedly_does_not_end_the_term() -> N
             term = world.database.epoch
             instances.hostile = True
             await asyncio.sleep(3_600)
+            assert instances.failed > 1
             assert world.database.epoch == term
+
+    run(world, main)
+
+
+OTHER = "01980000-0000-7000-8000-0000000000aa"
+
+
+def test_a_workspace_that_cannot_be_queried_does_not_keep_the_others_awake() -> None:
+    class Hostile(World):
+        async def work(self, upstream: Upstream, path: str, now: datetime) -> Work | None:
+            await super().work(upstream, path, now)
+            raise ValueError("an answer that Python refuses to read")
+
+    world = Hostile()
+
+    async def main() -> None:
+        row, other = [world.put(id_, phase=Phase.RUNNING, home_ctx=CTX) for id_ in (workspace().id, OTHER)]
+        mount = world.homes.mount(HomeKey(row.id, row.home_store_key))
+        await world.instances.start(InstanceSpec(row.id, row.image_ref, PROFILE, mount), ignore_progress, no_fence)
+        runner = world.runner()
+        await world.activity.unbroken()
+        for _ in range(30):
+            await runner.tick()
+            await asyncio.sleep(60)
+        assert world.probed, "only the hostile one has an instance that is asked"
+        assert world.database.rows[other.id].desired_state is DesiredState.STANDBY
+
+    run(world, main)
+
+
+def test_a_home_that_cannot_be_measured_does_not_keep_the_others_from_it() -> None:
+    class Hostile(MemoryHomes):
+        failed = 0
+
+        async def size(self, home: HomeKey) -> int | None:
+            if home.workspace_id == workspace().id:
+                self.failed += 1
+                raise RecursionError("maximum recursion depth exceeded")
+            return await super().size(home)
+
+    world = World()
+    homes = world.homes = Hostile(world.archives)
+
+    async def main() -> None:
+        world.put()
+        world.put(OTHER)
+        async with world.leading():
+            for id_ in (workspace().id, OTHER):
+                await world.until(lambda row: row.phase is Phase.RUNNING, id_=id_)
+            await world.until(lambda row: row.disk_bytes is not None, id_=OTHER)
+            assert homes.failed > 0, "it came first"
 
     run(world, main)
 

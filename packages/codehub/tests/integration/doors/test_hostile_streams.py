@@ -18,6 +18,12 @@ from testing.codehub.full_stack import TIMEOUT_S
 from testing.codehub.laptop import Laptop
 
 UPGRADE = {"Connection": "Upgrade", "Upgrade": "codehub-stream"}
+GREETER = """import socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    with server.accept()[0] as connection:
+        connection.sendall(b"hello from the workspace")
+"""
 WEBSOCKET = {
     "Connection": "Upgrade",
     "Upgrade": "websocket",
@@ -59,6 +65,11 @@ def status(port: int, path: str, headers: dict[str, str]) -> int:
 def test_ssh_forwards_neither_to_this_machine_nor_to_another_workspace(laptop: Laptop, tmp_path: Path) -> None:
     ssh = ("ssh", "-F", str(laptop.config))
     with greeting() as port:
+        # The same service in the workspace is reached, so that only the place of the other one is wrong.
+        server = laptop.doors.serve(["python3", "-c", GREETER, str(port)], port)
+        inside = laptop.run(*ssh, "-W", f"127.0.0.1:{port}", laptop.host)
+        assert inside.stdout == b"hello from the workspace", inside.stderr
+        laptop.doors.kill(server)
         done = laptop.run(*ssh, "-W", f"127.0.0.1:{port}", laptop.host)
         assert (done.returncode != 0, done.stdout) == (True, b""), done.stderr
     stack = laptop.doors.stack
@@ -110,9 +121,10 @@ def test_no_connection_is_upgraded_for_a_page_of_another_origin(doors: Doors, or
     headers = WEBSOCKET | {"Authorization": f"Bearer {doors.token}", "Origin": origin}
     for path in (f"/w/{doors.workspace_id}/", f"/w/{doors.workspace_id}/port/3000/"):
         assert status(proxy, path, headers) == 403, path
+    stream = UPGRADE | {"Authorization": f"Bearer {doors.token}"}
     for door in ("ssh", "tcp/22"):
-        streams = UPGRADE | {"Authorization": f"Bearer {doors.token}", "Origin": origin}
-        assert status(proxy, f"/_codehub/{doors.workspace_id}/{door}", streams) == 403, door
+        assert status(proxy, f"/_codehub/{doors.workspace_id}/{door}", stream | {"Origin": origin}) == 403, door
+    assert status(proxy, f"/_codehub/{doors.workspace_id}/ssh", stream) == 101, "programs send no origin"
     # The API accepts the upgrade to say why in the close code: 4403.
     api = urlsplit(doors.stack.url)
     with doors.client() as client:

@@ -174,6 +174,7 @@ def test_credentials_are_withheld_from_others_also_after_a_transfer(
             bobs.api + "/exec", json={"command": "cd ~/given && GIT_TERMINAL_PROMPT=0 git fetch origin"}
         ).json()
         assert fetched["exit_code"] != 0, "the first owner's credential is not the second's"
+        assert f"no credential for {git_server.address}" in fetched["stderr"]
         assert client.get("/api/v1/git-credentials").json()["items"] == []
 
 
