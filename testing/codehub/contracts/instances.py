@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Protocol, TypeVar
@@ -34,8 +35,13 @@ class InstancesWorld(Protocol):
         ...
 
 
+# Of this process alone: the end of an instance is the end of every process of its uid, which follows from the id, and
+# other tests may run on this machine.
+_RUN = secrets.token_hex(2)
+
+
 def wid(number: int = 1) -> str:
-    return f"0190a000-0000-7000-8000-{number:012d}"
+    return f"0190a000-{_RUN}-7000-8000-{number:012d}"
 
 
 async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
