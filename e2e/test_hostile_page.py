@@ -56,14 +56,17 @@ async def test_a_hostile_page_reaches_neither_the_api_nor_the_session_nor_anothe
     database: Database, browser_context: BrowserContext
 ) -> None:
     page = await browser_context.new_page()  # what an IDE logs in its console is its own business
-    async with world(database, for_browsers=True, host_pattern="*.localhost") as here:
+    # Below one site, as the hosts of a real domain: browsers send cookies from one to the other.
+    async with world(database, for_browsers=True, host_pattern="*.codehub.localhost") as here:
         one, other = await here.workspace(), await here.workspace()
         address = f"http://{here.authority(other)}/w/{other}/"
         body = (HOSTILE % {"api": here.settings.public_url, "other": address}).encode()
 
+        asked: list[str] = []
+
         def hostile(peer: Peer) -> None:
             while True:
-                peer.read_message()
+                asked.append(peer.read_message().start.split()[1])
                 peer.send(
                     b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(body) + body
                 )
@@ -76,6 +79,9 @@ async def test_a_hostile_page_reaches_neither_the_api_nor_the_session_nor_anothe
         await expect(page).to_have_title(re.compile(r"\{.*\}$"))
         seen = await page.evaluate("JSON.parse(document.title.replace(/^.* · /, ''))")
         assert seen["api"] == seen["change"] == seen["other"] == seen["frame"] == seen["socket"] == "failed", seen
+        # The page is served, and the upgrade, which the instance would not accept either, never reached it.
+        assert "/" in asked
+        assert "/socket" not in asked
         assert "session" not in seen["cookies"]
         assert "codehub" not in seen["cookies"]
         async with database.transaction() as tx:

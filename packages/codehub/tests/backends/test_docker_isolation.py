@@ -283,10 +283,11 @@ async def test_rules_that_another_program_flushed_are_set_again_at_the_next_star
     rules = box.instances.network.filter
     await rules.remove()
     assert not await rules.is_set()
-    await started(box, 2)
-    assert await rules.is_set()
     _, gateway = await address_of(box, 1)
     with socket.create_server(("0.0.0.0", 0)) as service:
+        assert "reached" in await reach(box, gateway, service.getsockname()[1]), "only the rules keep it away"
+        await started(box, 2)
+        assert await rules.is_set()
         assert "refused" in await reach(box, gateway, service.getsockname()[1])
 
 

@@ -20,8 +20,8 @@ _PIECE = b"0043" + b"a" * 40 + b" refs/heads/branch-123\n"
 
 
 @contextmanager
-def hostile_server(most_bytes: int) -> Iterator[str]:
-    """Advertise branches without an end: so many bytes at once, and then nothing, until the client hangs up."""
+def hostile_server(most_bytes: int, *, ends: bool = False) -> Iterator[str]:
+    """Advertise branches: so many bytes at once, and then the end, or nothing until the client hangs up."""
     over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -35,7 +35,10 @@ def hostile_server(most_bytes: int) -> Iterator[str]:
                 while sent < most_bytes:
                     self.wfile.write(chunk)
                     sent += len(chunk)
-                over.wait(120)
+                if ends:
+                    self.wfile.write(b"0000")
+                else:
+                    over.wait(120)
             except OSError:
                 pass
 
@@ -54,11 +57,29 @@ def hostile_server(most_bytes: int) -> Iterator[str]:
         thread.join()
 
 
-async def test_an_answer_without_an_end_takes_no_more_memory_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def loopback_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def here(self: GitRemote, host: str, port: int) -> str:
-        return "127.0.0.1"  # loopback is refused otherwise
+        return "127.0.0.1"
 
     monkeypatch.setattr(GitRemote, "_checked_address", here)
+
+
+async def test_an_answer_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(git_remote, "_TIMEOUT_S", 1.0)
+    with hostile_server(0) as url, pytest.raises(Invalid, match="does not answer"):
+        await GitRemote().branches(parse_url(url), "", "")
+
+
+async def test_more_branches_than_a_dialog_can_show_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hostile_server(2 << 20, ends=True) as url:
+        with pytest.raises(Invalid, match="too many branches"):
+            await GitRemote().branches(parse_url(url), "", "")
+        monkeypatch.setattr(git_remote, "_MOST_OUTPUT", 64 << 20)
+        assert (await GitRemote().branches(parse_url(url), "", "")).names[:1] == ("branch-123",)
+
+
+async def test_an_answer_without_an_end_takes_no_more_memory_than_allowed() -> None:
     limit = git_remote._MOST_MEMORY_KIB << 10
     with hostile_server(2 * limit) as url, pytest.raises(Invalid, match="sends too much"):
         await GitRemote().branches(parse_url(url), "", "")

@@ -18,6 +18,7 @@ import pytest
 from codehub.adapters.process.cgroup import Limits
 from codehub.adapters.process.instances import ProcessInstances
 from codehub.adapters.process.launch_plan import ProcessOptions
+from codehub.adapters.process.sandbox import tool_dirs
 from codehub.adapters.process.supervisor import descendants
 from codehub.adapters.workspace_socket import connect_workspace_socket
 from codehub.domain.template_options import Size
@@ -135,6 +136,11 @@ async def test_secrets_in_etc_and_opt_are_not_there(world: ProcessWorld) -> None
         await started(world)
         shown = await world.ask(wid(), f"cat {' '.join(map(str, places))} /etc/*.env /opt/*.env /etc/shadow")
         assert "secret" not in shown
+        found = (await world.ask(wid(), "find /opt /var /run /root /srv -mindepth 1 -maxdepth 1 2>&1")).splitlines()
+        # Python may be installed there, as pyenv does in /root; nothing is shown beside the way to it.
+        shown_tools = {str(way) for tool in tool_dirs() for way in (tool, *tool.parents)}
+        assert "/var/tmp" in found
+        assert {line for line in found if "No such file" not in line} <= {"/var/tmp", *shown_tools}
     finally:
         for place in places:
             place.unlink(missing_ok=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import os
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from psycopg.types.json import Jsonb
 
-from codehub.adapters.postgres import ssh_keys
+from codehub.adapters.postgres import proxy_access, ssh_keys
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.postgres.rows import conditions_column
 from codehub.domain.limits import RunningLimits
@@ -79,6 +80,13 @@ async def test_whom_the_previous_owner_let_in_is_kept_out(api: Api, database: Da
     link = (await ada.post(f"{path}/ports/3000/links", json={})).json()["url"].partition("codehub_link=")[2].encode()
     async with database.transaction() as tx:
         await ssh_keys.insert_host_key(tx, made, HostKey("private", "public"), datetime.now(UTC))
+        for session in await (await tx.execute("SELECT id FROM sessions")).fetchall():
+            names = {"session_id": str(session["id"]), "workspace_id": made}
+            await proxy_access.insert_proxy_session(tx, secret_hash=os.urandom(32), now=api.clock(), **names)
+            expires_at = api.clock() + timedelta(minutes=1)
+            await proxy_access.insert_ticket(
+                tx, ticket_hash=os.urandom(32), nonce_hash=b"n" * 32, expires_at=expires_at, **names
+            )
     access = WorkspaceAccess(database, RunningLimits(1, 1), api.clock)
     ada_id = (await ada.get("/api/v1/session")).json()["user"]["id"]
     assert await access.may_open_port(made, 3000, user_id=None, links=[link]) == link
@@ -91,6 +99,8 @@ async def test_whom_the_previous_owner_let_in_is_kept_out(api: Api, database: Da
     assert await access.may_open_port(made, 3000, user_id=None, links=[link]) is None
     async with database.transaction() as tx:
         assert await ssh_keys.host_key(tx, made) is None
+        for table in ("proxy_sessions", "proxy_tickets"):
+            assert await (await tx.execute(f"SELECT 1 FROM {table}".encode())).fetchall() == [], table
 
 
 async def test_a_disabled_user_is_told_so_and_a_wrong_password_tells_nothing(api: Api) -> None:
