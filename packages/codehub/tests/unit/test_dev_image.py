@@ -231,3 +231,9 @@ def test_a_feature_names_at_most_100_others_that_it_is_installed_after() -> None
     with pytest.raises(Invalid, match="at most 100"):
         read_feature("./a", {}, _feature(installsAfter=["x"] * 101))
     assert read_feature("./a", {}, _feature(installsAfter=["x", [], 1])).installs_after == ("x",)
+
+
+def test_metadata_of_a_feature_is_small() -> None:
+    """Parsing twenty files of 128 KiB took more than a second, in which the coordinator did nothing else."""
+    with pytest.raises(Invalid, match="32 KiB"):
+        read_feature("./a", {}, _feature(description="x" * (32 << 10)))
