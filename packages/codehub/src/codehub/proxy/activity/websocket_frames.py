@@ -211,8 +211,9 @@ class InflatingScanner:
                     content = self._inflate.decompress(payload, _INFLATE_STEP)
                     self._note(content)
                     payload = self._inflate.unconsumed_tail
-                    # Past the budget, no further message can be read, because each depends on the previous ones.
-                    self._broken = not self._activity.may_inflate(len(content))
+                    # Past the budget, no further message can be read, because each depends on the previous ones. Past
+                    # a final block, zlib would keep all that follows, and copy it each time.
+                    self._broken = not self._activity.may_inflate(len(content)) or self._inflate.eof
             except zlib.error:
                 self._broken = True
 
