@@ -193,6 +193,15 @@ def test_nonsense_never_breaks_a_scanner(raw: bytes, pieces: list[int]) -> None:
     feed(InflatingScanner(activity(), RULES, keep_context=True), raw, pieces)
 
 
+def test_small_messages_inside_frames_count_as_pieces() -> None:
+    """Each frame takes as long to compare as a hundred keep-alives, and a read of 256 KB has only 62 of them."""
+    raw = frame(bytes([1] + [0] * 12) * 315) * 62
+    clock = CoarseClock(lambda: 100.0, lambda: 0.0)
+    for scanner in (FrameScanner(activity(), clock, RULES), InflatingScanner(activity(), RULES, keep_context=True)):
+        assert scanner.feed(raw) > 62 * 50
+        assert scanner.feed(frame(KEEPALIVE)) == 1
+
+
 @pytest.mark.parametrize("keep_context", [True, False])
 def test_what_follows_a_final_block_is_not_kept(keep_context: bool) -> None:
     """64 MB after such a block took 64 MB, and 22 s of everybody's time."""
