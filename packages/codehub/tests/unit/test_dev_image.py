@@ -40,7 +40,7 @@ def _plan(
     lock: bytes = b"",
 ) -> Pull | Build:
     wanted = parse_devcontainer(
-        json.dumps(document), containers=True, folder="/home/coder/app", home="/home/coder", workspace_id="w"
+        json.dumps(document), containers=True, folder="/home/coder/app", home="/home/coder", workspace_id="ws1"
     )
     places = places_of(wanted, "app", ".devcontainer/devcontainer.json")
     return plan_image(wanted, places, dockerfile, features or {}, lock, FeatureRules(("registry.example/*",)))
@@ -223,3 +223,17 @@ def test_dockerignore_leaves_out_what_docker_leaves_out(text: str, out: list[str
 def test_a_folder_stays_while_an_exception_could_keep_something_in_it() -> None:
     assert dockerignore.ignores("a")("a", True)
     assert not dockerignore.ignores("a\n!a/b")("a", True)
+
+
+def test_a_feature_names_at_most_100_others_that_it_is_installed_after() -> None:
+    """Ordering twenty features with 40,000 names each took seconds, in which the coordinator did nothing else."""
+    assert len(read_feature("./a", {}, _feature(installsAfter=["x"] * 100)).installs_after) == 100
+    with pytest.raises(Invalid, match="at most 100"):
+        read_feature("./a", {}, _feature(installsAfter=["x"] * 101))
+    assert read_feature("./a", {}, _feature(installsAfter=["x", [], 1])).installs_after == ("x",)
+
+
+def test_metadata_of_a_feature_is_small() -> None:
+    """Parsing twenty files of 128 KiB took more than a second, in which the coordinator did nothing else."""
+    with pytest.raises(Invalid, match="32 KiB"):
+        read_feature("./a", {}, _feature(description="x" * (32 << 10)))

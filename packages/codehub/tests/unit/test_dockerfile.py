@@ -160,3 +160,30 @@ def test_a_dockerfile_of_256_kibibytes_is_read_and_a_larger_one_is_refused() -> 
     assert check_dockerfile(text.ljust(256 << 10), {}).bases == ("debian:12",)
     with pytest.raises(Invalid, match="256 KiB"):
         check_dockerfile(text.ljust((256 << 10) + 1), {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Each argument is ten times as long as the one before.
+        "".join(f"ARG a{n + 1}={f'$a{n}' * 10}\n" for n in range(6)).replace("$a0", "xxxxxxxxxx") + "FROM ${a6}\n",
+        "ARG a=" + "x" * 4000 + "\nFROM " + "$a" * 2000 + "\n",
+        "ARG given\nFROM debian:12\n",
+        "FROM debian:12\n" + "".join(f"COPY --from=i:{n} /a /b\n" for n in range(60)),
+    ],
+    ids=["nested", "repeated", "given", "images"],
+)
+def test_a_file_of_some_lines_takes_neither_gigabytes_nor_thousands_of_images(text: str) -> None:
+    with pytest.raises(Invalid, match=r"more than (4096 characters|50 images)"):
+        check_dockerfile(text, {"given": "x" * 5000})
+
+
+def test_a_stage_that_is_no_number_of_ours_is_an_image() -> None:
+    for name in ("\u00b2", "7" * 5000):
+        assert check_dockerfile(f"FROM debian:12\nCOPY --from={name} /a /b\n", {}).bases == ("debian:12", name)
+
+
+def test_a_directive_with_many_blanks_is_read_in_linear_time() -> None:
+    """Backtracking took minutes for this one."""
+    with pytest.raises(Invalid, match="backslash"):
+        check_dockerfile("# escape=x" + " " * (255 << 10) + "y\nFROM debian:12\n", {})

@@ -31,6 +31,7 @@ _LONGEST_HEAD = 16 << 10
 _SMALL_PART = 512
 _SMALL_PARTS_PER_S = 2_000
 _BURST_S = 0.05
+_LARGE_PARTS = 4
 STREAM = "codehub-stream"
 
 
@@ -57,6 +58,7 @@ class ByteStream:
     def __init__(self, stream: httpcore.AsyncNetworkStream, budget: _Budget) -> None:
         self._stream = stream
         self._budget = budget
+        self.large = budget.large  # to be held by who keeps much of what this workspace sent
 
     async def read(self, most: int = 256 << 10) -> bytes:
         try:
@@ -170,10 +172,11 @@ def _headers(response: httpcore.Response) -> dict[str, str]:
 
 
 class _Budget:
-    """How many small parts all connections to one workspace may read."""
+    """How many small parts all connections to one workspace may read, and how many large ones are kept at once."""
 
     def __init__(self) -> None:
         self._free_at = 0.0
+        self.large = asyncio.Semaphore(_LARGE_PARTS)
 
     async def charge(self) -> None:
         now = asyncio.get_running_loop().time()

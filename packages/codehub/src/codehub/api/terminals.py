@@ -31,6 +31,9 @@ from codehub.domain.errors import CodeHubError, Denied, Unauthorized
 router = api_router("terminals")
 _JSON = {"Content-Type": "application/json"}
 _LONGEST = 8 << 20  # a screen with its scrollback is far smaller
+# Longer frames are held for a few viewers of a workspace at a time: hundreds could be attached and read nothing. Output
+# comes in frames of 64 KB.
+_LARGE = 128 << 10
 _LONGEST_INPUT = 1 << 20
 # The protocol that a browser offers besides its session key (`codehub.key.…`), and gets.
 _PROTOCOL = "codehub.terminal"
@@ -156,28 +159,37 @@ async def _carry(socket: WebSocket, stream: ByteStream, context: Context, worksp
 async def _to_client(socket: WebSocket, stream: ByteStream) -> None:
     """Send the helper's frames as messages, until one reports that the terminal has ended."""
     buffer = bytearray()
-    while True:
+    kind = b""
+    while kind != b"X":
+        await _fill(stream, buffer, 5)
+        size = int.from_bytes(buffer[1:5], "big")
+        if size > _LONGEST:
+            raise ConnectionResetError("a frame is too long")
+        async with stream.large if size > _LARGE else contextlib.nullcontext():
+            await _fill(stream, buffer, 5 + size)
+            kind = await _send(socket, stream, buffer, size)
+
+
+async def _fill(stream: ByteStream, buffer: bytearray, size: int) -> None:
+    while len(buffer) < size:
         data = await stream.read()
         if not data:
             raise ConnectionResetError("workspaced went away")
         buffer += data
-        while len(buffer) >= 5:
-            size = int.from_bytes(buffer[1:5], "big")
-            if size > _LONGEST:
-                raise ConnectionResetError("a frame is too long")
-            if len(buffer) < 5 + size:
-                break
-            message = bytes(buffer[:1]) + bytes(buffer[5 : 5 + size])
-            del buffer[: 5 + size]
-            await stream.charge(size)
-            try:
-                async with asyncio.timeout(SEND_TIMEOUT_S):
-                    await socket.send_bytes(message)
-            except TimeoutError:
-                abort(socket.scope)
-                raise
-            if message[:1] == b"X":
-                return
+
+
+async def _send(socket: WebSocket, stream: ByteStream, buffer: bytearray, size: int) -> bytes:
+    """Take one frame from the buffer and send it. Returns its kind."""
+    message = bytes(buffer[:1]) + bytes(buffer[5 : 5 + size])
+    del buffer[: 5 + size]
+    await stream.charge(size)
+    try:
+        async with asyncio.timeout(SEND_TIMEOUT_S):
+            await socket.send_bytes(message)
+    except TimeoutError:
+        abort(socket.scope)
+        raise
+    return message[:1]
 
 
 async def _signed_out(socket: WebSocket) -> None:

@@ -19,6 +19,8 @@ from codehub.domain.jsonc import parse_jsonc
 METADATA, INSTALL = "devcontainer-feature.json", "install.sh"
 MOST_FEATURES = 20  # with those that others depend on
 _MOST_OPTIONS = 100
+_MOST_AFTER = 100
+_LONGEST_METADATA = 32 << 10  # twenty of them are parsed at once. Real ones have some kilobytes
 _LONGEST_VALUE = 4096
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _NOT_APPLIED = (
@@ -71,6 +73,8 @@ def read_feature(key: str, given: object, files: Mapping[str, File], origin: str
     """Raises Invalid if the folder holds no feature, or if an option is not one of its own."""
     if METADATA not in files or INSTALL not in files:
         raise Invalid(f"{key} holds no {METADATA} and {INSTALL}")
+    if len(files[METADATA].content) > _LONGEST_METADATA:
+        raise Invalid(f"{key}/{METADATA} is larger than {_LONGEST_METADATA >> 10} KiB")
     document = parse_jsonc(files[METADATA].content.decode("utf-8", "replace"))
     if not isinstance(document, dict):
         raise Invalid(f"{key}/{METADATA} holds one object")
@@ -81,6 +85,10 @@ def read_feature(key: str, given: object, files: Mapping[str, File], origin: str
     if not isinstance(env, dict) or not all(_ENV_NAME.fullmatch(k) and isinstance(v, str) for k, v in env.items()):
         raise Invalid(f"{key}: containerEnv holds texts")
     after = document.get("installsAfter", [])
+    if not isinstance(after, list):
+        after = []
+    if len(after) > _MOST_AFTER:
+        raise Invalid(f"{key}: installsAfter has at most {_MOST_AFTER} features")
     needs = document.get("dependsOn", {})
     if not isinstance(needs, dict) or len(needs) > MOST_FEATURES:
         raise Invalid(f"{key}: dependsOn is an object of at most {MOST_FEATURES} features")
@@ -90,7 +98,7 @@ def read_feature(key: str, given: object, files: Mapping[str, File], origin: str
         files=files,
         options=_options(key, known, given),
         env={name: _one_line(key, value) for name, value in env.items()},
-        installs_after=tuple(str(each) for each in after) if isinstance(after, list) else (),
+        installs_after=tuple(each for each in after if isinstance(each, str)),
         ignored=tuple(name for name in _NOT_APPLIED if document.get(name)),
         origin=origin,
         depends_on=MappingProxyType(needs),

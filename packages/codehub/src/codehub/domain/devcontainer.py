@@ -26,6 +26,9 @@ _EXTENSION = re.compile(r"-?[A-Za-z0-9][A-Za-z0-9-]*\.[A-Za-z0-9][A-Za-z0-9._-]*
 _MOST = 100
 _DEEPEST = 50
 _MOST_ENV_BYTES = 32 << 10  # as much as all secrets of a user: the kernel rejects a larger environment
+# What variables expand to, in the whole file. The workspace names its folders, and the file can repeat them 10,000 times.
+_MOST_EXPANDED = 256 << 10
+_LONGEST_PATH = 4096
 _OWN_PATH = "${containerEnv:PATH}"
 
 
@@ -87,6 +90,8 @@ def parse_devcontainer(text: str, *, containers: bool, folder: str, home: str, w
     `containers`: whether this runtime runs images. `folder` is the path of the clone inside the workspace.
     `workspace_id` is the value of `${devcontainerId}`, which stays the same when an image is built again.
     """
+    if max(len(folder), len(home)) > _LONGEST_PATH:
+        raise Invalid(f"the path of the clone or of the home has more than {_LONGEST_PATH} characters")
     document = parse_jsonc(text)
     if not isinstance(document, dict):
         raise Invalid("devcontainer.json holds one object")
@@ -107,6 +112,7 @@ class _Parser:
         self._containers = containers
         self._variables = variables
         self._ignored: list[tuple[str, Unsupported]] = []
+        self._expanded = 0
 
     def parse(self) -> DevContainer:
         image, dockerfile, context, build_args, target = self._image_or_build()
@@ -266,7 +272,11 @@ class _Parser:
                 if not default:
                     self._ignored.append((f"${{localEnv:{argument or ''}}}", Unsupported.LOCAL_VARIABLE))
                 return default or ""
-            return self._variables.get(name, found.group())
+            value = self._variables.get(name, found.group())
+            self._expanded += len(value)
+            if self._expanded > _MOST_EXPANDED:
+                raise Invalid(f"its variables expand to more than {_MOST_EXPANDED >> 10} KiB")
+            return value
 
         return _VARIABLE.sub(one, text)
 

@@ -16,8 +16,12 @@ from codehub.domain.errors import Invalid
 
 _LONGEST = 256 << 10
 _MOST_STAGES = 50
+_MOST_BASES = 50  # each is pulled, one after the other
+# Of an argument before FROM. Arguments that name others several times would double in length with each line.
+_LONGEST_ARGUMENT = 4096
 _INSTRUCTION = re.compile(r"([A-Za-z]+)(?:[ \t]+(.*))?")
-_DIRECTIVE = re.compile(r"#[ \t]*([A-Za-z]+)[ \t]*=[ \t]*(.*?)[ \t]*")
+# Blanks around the value are cut off afterwards: as part of the pattern they would take quadratic time.
+_DIRECTIVE = re.compile(r"#[ \t]*([A-Za-z]+)[ \t]*=(.*)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _HEREDOC = re.compile(r"(?:^|[ \t])\d*<<-?[ \t]*['\"]?[A-Za-z_]")
 _FROM = re.compile(r"(?:--platform=(\S+)[ \t]+)?(\S+)(?:[ \t]+[Aa][Ss][ \t]+([A-Za-z0-9][A-Za-z0-9_.-]{0,127}))?")
@@ -68,7 +72,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
             raise Invalid(f"line {number}: it holds a control character")
         line = raw.strip(" \t")
         if at_top and (directive := _DIRECTIVE.fullmatch(line)):
-            if directive[1].lower() == "escape" and directive[2] != "\\":
+            if directive[1].lower() == "escape" and directive[2].strip(" \t") != "\\":
                 raise Invalid(f"line {number}: the escape character must be a backslash")
             continue
         at_top = False
@@ -150,13 +154,13 @@ class _Stages:
         default = found[2] or ""
         if len(default) > 1 and default[0] == default[-1] and default[0] in "'\"":
             default = default[1:-1]
-        self._globals[found[1]] = self._given.get(found[1], self._filled(default))
+        self._globals[found[1]] = _short(self._given.get(found[1], self._filled(default)))
 
     def _copy(self, rest: str) -> None:
         for source in _COPY_FROM.findall(rest):
             if "$" in source or "\\" in source or '"' in source or "'" in source:
                 raise Invalid("COPY --from names a stage or an image, without variables")
-            is_stage = source.lower() in self._names or (source.isdigit() and int(source) < len(self._names))
+            is_stage = source.lower() in self._names or source in map(str, range(len(self._names)))
             if not is_stage:
                 self._bases[source] = None
 
@@ -164,7 +168,7 @@ class _Stages:
         def one(found: re.Match[str]) -> str:
             return self._globals.get(found[1] or found[2]) or found[3] or ""
 
-        return _VARIABLE.sub(one, text)
+        return _short(_VARIABLE.sub(one, _short(text)))
 
     def _image(self, text: str) -> str:
         """Return the image that FROM names. The engine gets it without variables."""
@@ -176,6 +180,8 @@ class _Stages:
     def recipe(self) -> Recipe:
         if not self._names:
             raise Invalid("it has no FROM")
+        if len(self._bases) > _MOST_BASES:
+            raise Invalid(f"it is built from more than {_MOST_BASES} images")
         if self._target and self._target not in self._names:
             raise Invalid(f"there is no stage {self._target!r}")
         last = self._names[-1]
@@ -183,6 +189,12 @@ class _Stages:
             last = LAST_STAGE
             self._lines[self._from_line] += f" AS {last}"
         return Recipe("\n".join(self._lines) + "\n", tuple(self._bases), last)
+
+
+def _short(text: str) -> str:
+    if len(text) > _LONGEST_ARGUMENT:
+        raise Invalid(f"an argument or image has more than {_LONGEST_ARGUMENT} characters")
+    return text
 
 
 def _check_added(rest: str) -> None:

@@ -27,6 +27,8 @@ def parse_jsonc(text: str) -> object:
         raise Invalid(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
     except RecursionError as error:
         raise Invalid("the file is nested too deeply") from error
+    except ValueError as error:
+        raise Invalid("the file holds a number that is too long") from error
 
 
 def _blank(found: re.Match[str]) -> str:

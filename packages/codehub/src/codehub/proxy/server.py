@@ -86,10 +86,16 @@ class ProxyServer:
         return True
 
     def leave(self, connection: Exchange) -> None:
-        """Stop tracking a connection that ended or became a tunnel. May be called again."""
+        """Stop tracking a connection that ended. May be called again."""
         if connection in self.connections:
             self.connections.remove(connection)
             self._cap.release(connection.peer.decode())
+
+    def leave_tunnel(self, tunnel: Tunnel) -> None:
+        """Stop tracking a tunnel that ended. Its browser connection counted until now. May be called again."""
+        if tunnel in self.tunnels:
+            self.tunnels.remove(tunnel)
+            self._cap.release(tunnel.peer.decode())
 
     def forwarded_for(self, request: RequestHead, peer: bytes) -> bytes:
         """Return the X-Forwarded-For value. Only a trusted proxy may add to the chain."""

@@ -245,6 +245,29 @@ def test_an_address_with_too_many_connections_gets_no_more_and_others_do() -> No
             assert client.read_message().status == 200
 
 
+def test_upgraded_connections_count_until_they_end() -> None:
+    """They take two files each, and a user could open as many as the proxy may have."""
+    upgrade = f"{GET}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+    def script(peer: Peer) -> None:
+        peer.read_head()
+        peer.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        peer.ended()
+
+    with wired() as (proxy, upstream):
+        upstream.script = script
+        proxy.proxy._cap = ConnectionCap(3)
+        for _ in range(2):
+            many = [proxy.connect() for _ in range(3)]
+            for client in many:
+                client.send(upgrade)
+                assert client.read_head()[0].startswith("HTTP/1.1 101 ")
+            assert not proxy.proxy._cap.admit("127.0.0.1")
+            for client in many:
+                client.close()
+            wait_until(lambda: not proxy.proxy.tunnels)
+
+
 def skip(proxy: RunningProxy, seconds: float) -> None:
     """Move the proxy's clock, and wait until the proxy sees it."""
     before = proxy.proxy.clock.now

@@ -368,3 +368,23 @@ def test_text_that_looks_like_a_comment_or_ends_in_a_comma_is_kept_inside_a_stri
         "b": '"//',
         "c": [1, 2],
     }
+
+
+def test_folders_that_the_workspace_names_do_not_fill_the_memory() -> None:
+    settings = {"customizations": {"vscode": {"settings": {"x": "${userHome}" * 10_000}}}}
+
+    def read_with(home: str) -> DevContainer:
+        return parse_devcontainer(
+            json.dumps(settings), containers=True, folder="/home/coder/app", home=home, workspace_id="ws1"
+        )
+
+    assert read_with("/home/coder").settings == {"x": "/home/coder" * 10_000}
+    with pytest.raises(Invalid, match="expand to more than 256 KiB"):
+        read_with("/" + "x" * 100)
+    with pytest.raises(Invalid, match="more than 4096 characters"):
+        read_with("/" + "x" * 800_000)
+
+
+def test_a_number_of_thousands_of_digits_is_an_error_of_the_file() -> None:
+    with pytest.raises(Invalid, match="number"):
+        parse_jsonc('{"forwardPorts": [' + "7" * 5000 + "]}")

@@ -193,6 +193,31 @@ def test_nonsense_never_breaks_a_scanner(raw: bytes, pieces: list[int]) -> None:
     feed(InflatingScanner(activity(), RULES, keep_context=True), raw, pieces)
 
 
+def test_small_messages_inside_frames_count_as_pieces() -> None:
+    """Each frame takes as long to compare as a hundred keep-alives, and a read of 256 KB has only 62 of them."""
+    raw = frame(bytes([1] + [0] * 12) * 315) * 62
+    clock = CoarseClock(lambda: 100.0, lambda: 0.0)
+    for scanner in (FrameScanner(activity(), clock, RULES), InflatingScanner(activity(), RULES, keep_context=True)):
+        assert scanner.feed(raw) > 62 * 50
+        assert scanner.feed(frame(KEEPALIVE)) == 1
+
+
+@pytest.mark.parametrize("keep_context", [True, False])
+def test_what_follows_a_final_block_is_not_kept(keep_context: bool) -> None:
+    """64 MB after such a block took 64 MB, and 22 s of everybody's time."""
+    made = activity()
+    scanner = InflatingScanner(made, RULES, keep_context=keep_context)
+    deflate = zlib.compressobj(wbits=-15)
+    final = deflate.compress(KEEPALIVE) + deflate.flush(zlib.Z_FINISH)
+    size = len(final) + 100 * 65_536
+    scanner.feed(b"\xc2\x7f" + size.to_bytes(8, "big") + final)
+    for _ in range(100):
+        scanner.feed(bytes(65_536))
+    assert scanner.at_boundary
+    assert len(scanner._inflate.unused_data) <= 65_536
+    assert touched(made)
+
+
 @pytest.mark.parametrize("keep_context", [True, False])
 def test_a_deflate_bomb_is_inflated_only_up_to_a_budget_and_counts_as_work(keep_context: bool) -> None:
     deflate = zlib.compressobj(9, wbits=-15)

@@ -15,6 +15,7 @@ import json
 import re
 import tarfile
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -38,13 +39,15 @@ _ROLE: Final = "dev-image"
 _RUNNING = re.compile(r"---> Running in ([0-9a-f]{12,64})")
 _MADE = re.compile(r"---> ([0-9a-f]{12,64})\s*$")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # around what a step prints to its standard error
-_STEP = re.compile(r"Step (\d+)/(\d+) : (.*)")
+_STEP = re.compile(r"Step ([0-9]{1,4})/([1-9][0-9]{0,3}) : (.*)")
 # How often the steps are checked: in any case, and at most, when a build's output says that one has begun.
 _CHECK_EVERY_S: Final = 1.0
 _CHECK_AT_MOST_EVERY_S: Final = 0.1
 # What is not used for this long is removed: a build that has just ended is recorded a moment later.
 _GRACE_S: Final = 600.0
 _CPU_PERIOD: Final = 100_000
+# The last steps. One runs at a time, and a step that prints what looks like others must not fill the memory.
+_MOST_CONTAINERS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class _Build:
 
     tell: Tell
     begun: asyncio.Event = field(default_factory=asyncio.Event)
-    containers: set[str] = field(default_factory=set)
+    containers: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_CONTAINERS))
     percent: int | None = None
     doing: str = ""
     trouble: str = ""
@@ -191,7 +194,7 @@ class DockerImageBuilder:
             build.doing = found[3].strip()[:100]
         build.tell(BuildNews(text, build.doing, build.percent))
         if found := _RUNNING.search(text):
-            build.containers.add(found[1][:12])
+            build.containers.append(found[1][:12])
             build.begun.set()
         elif found := _MADE.search(text):
             made = await self._engine.get(f"images/{found[1]}/json")

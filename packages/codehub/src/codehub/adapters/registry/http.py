@@ -25,6 +25,7 @@ from codehub.domain.errors import Invalid, Unavailable
 
 _MOST_REDIRECTS: Final = 3
 _MOST_TOKEN: Final = 64 << 10
+_MOST_AUTHORIZATIONS: Final = 64  # kept for the next request; a repository chooses for how many names
 _STEP_TIMEOUT_S: Final = 20.0
 _PORTS: Final = {"https": 443, "http": 80}
 _PARAMETER = re.compile(r'([a-z]+)="([^"]*)"')
@@ -65,7 +66,10 @@ class RegistryHttp:
                 if status != 401 or attempt == 2:
                     break
                 challenge = answer.headers.get("www-authenticate", "")
-                self._authorizations[scope] = await self._authorization(pool, registry, repository, challenge)
+                authorization = await self._authorization(pool, registry, repository, challenge)
+                if len(self._authorizations) >= _MOST_AUTHORIZATIONS:
+                    self._authorizations.clear()
+                self._authorizations[scope] = authorization
         self._authorizations.pop(scope, None)
         if status in (401, 403):
             raise Invalid(_denied(registry, repository, await asyncio.to_thread(self.logins.of, registry)))

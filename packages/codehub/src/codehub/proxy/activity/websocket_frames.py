@@ -20,6 +20,8 @@ _MAX_HEADER: Final = 14
 _DEFLATE_TAIL: Final = b"\x00\x00\xff\xff"
 # How much of an inflated message is examined at once. The rest is inflated and dropped, to keep the context.
 _INFLATE_STEP: Final = 64 * 1024
+# A message may consist of hundreds of small ones, which are compared one by one. As much as a frame costs.
+_PIECE: Final = 64
 
 
 def close_frame(code: int, *, masked: bool) -> bytes:
@@ -32,7 +34,7 @@ class Scanner(Protocol):
     def at_boundary(self) -> bool: ...
 
     def feed(self, data: bytes) -> int:
-        """Return how many frames there were."""
+        """Return how many pieces there were: frames, and parts of messages that were compared with the rules."""
         ...
 
 
@@ -96,8 +98,10 @@ class FrameScanner:
                     self._partial = data[at:]
                     at = size
                     break
-                elif not self._background.is_message(_payload(data, at + head, end, second & _MASKED)):
-                    self._activity.touch()
+                else:
+                    frames += length // _PIECE
+                    if not self._background.is_message(_payload(data, at + head, end, second & _MASKED)):
+                        self._activity.touch()
             at = end
         self._skip = at - size
         return frames
@@ -122,6 +126,7 @@ class InflatingScanner:
         "_mask",
         "_offset",
         "_opcode_is_data",
+        "_pieces",
         "_seen",
         "_size",
     )
@@ -141,6 +146,7 @@ class InflatingScanner:
         self._seen = b""
         self._size = 0
         self._broken = False
+        self._pieces = 0
 
     @property
     def at_boundary(self) -> bool:
@@ -165,6 +171,8 @@ class InflatingScanner:
             at += take
             if not self._left:
                 self._end_of_frame()
+        frames += self._pieces
+        self._pieces = 0
         return frames
 
     def _begin(self, data: bytes, at: int) -> tuple[bytes, int, int]:
@@ -211,8 +219,9 @@ class InflatingScanner:
                     content = self._inflate.decompress(payload, _INFLATE_STEP)
                     self._note(content)
                     payload = self._inflate.unconsumed_tail
-                    # Past the budget, no further message can be read, because each depends on the previous ones.
-                    self._broken = not self._activity.may_inflate(len(content))
+                    # Past the budget, no further message can be read, because each depends on the previous ones. Past
+                    # a final block, zlib would keep all that follows, and copy it each time.
+                    self._broken = not self._activity.may_inflate(len(content)) or self._inflate.eof
             except zlib.error:
                 self._broken = True
 
@@ -228,6 +237,7 @@ class InflatingScanner:
             self._take(_DEFLATE_TAIL)
             if not self._keep_context:
                 self._inflate = zlib.decompressobj(-15)
+        self._pieces += len(self._seen) // _PIECE
         # An unreadable message counts as activity: staying awake too long is better than sleeping too soon.
         if self._broken or self._size > MAX_BACKGROUND or not self._background.is_message(self._seen):
             self._activity.touch()

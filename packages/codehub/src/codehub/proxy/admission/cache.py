@@ -28,8 +28,10 @@ class AdmissionCache:
         return self._admissions.get(admission.credential) is admission
 
     def remember(self, admission: Admission) -> None:
-        if len(self._admissions) >= MAX_REMEMBERED:
-            self.sweep()
+        if len(self._verified) >= MAX_REMEMBERED:
+            oldest = next(iter(self._verified))  # one user can ask for each port of a workspace
+            self.drop(oldest)
+            del self._verified[oldest]
         self._admissions[admission.credential] = admission
         self.refresh(admission)
 

@@ -29,6 +29,8 @@ from codehub.proxy.tab import tab_script
 BELIEVED_S = 2.0
 # A workspace without traffic for this long is dropped.
 FORGOTTEN_S = 600.0
+# The same for a port. A workspace has 65,535 of them, and a page of it can ask for each.
+PORT_FORGOTTEN_S = 10.0
 # How long a request waits for its backend. Some accept every request and answer none.
 ANSWERS_WITHIN_S: Final = 5.0
 # The same while it did not answer the last query. A request whose target is known does not wait at all.
@@ -161,8 +163,9 @@ class Targets:
         now = self._clock.now
         for key, known in list(self._known.items()):
             known.target.pool.sweep()
-            if now - known.at > FORGOTTEN_S and not known.target.pool.open and known.backend not in self._silent:
-                del self._known[key]
+            kept_s = PORT_FORGOTTEN_S if isinstance(known.target.pool, PortPool) else FORGOTTEN_S
+            if now - known.at > kept_s and not known.target.pool.open and known.backend not in self._silent:
+                self._drop(key)
         self._activity.forget_idle({read_key(key)[0] for key in self._known})
 
     def close(self) -> None:

@@ -308,13 +308,13 @@ class ClientConnection(Exchange):
             self.upstream_failed("the workspace switched protocols without being asked")
             return
         self._server.metrics.count(101)
-        self._server.leave(self)
+        self._server.connections.discard(self)  # it still counts as one of its address
         out = [*response_lines(response, admission.target.rewrite, request.fields.host)]
         out.append(b"Connection: Upgrade\r\nUpgrade: " + (response.upgrade or request.fields.upgrade))
         out.append(b"\r\n")
         waiting, self._buffer = self._buffer, b""
         tunnel = open_tunnel(
-            self._server, self.transport, upstream, admission, response, b"\r\n".join(out) + early, waiting
+            self._server, self.transport, upstream, admission, response, b"\r\n".join(out) + early, waiting, self.peer
         )
         if self._ended:
             # The client finished sending before the switch, so the end of its data must be forwarded here.

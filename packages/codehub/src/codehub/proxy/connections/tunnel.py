@@ -146,10 +146,11 @@ class StreamSide(TunnelSide):
 class Tunnel:
     """Both sides and their admission."""
 
-    __slots__ = ("_closing", "_server", "admission", "client", "deadline", "is_websocket", "server")
+    __slots__ = ("_closing", "_server", "admission", "client", "deadline", "is_websocket", "peer", "server")
 
-    def __init__(self, server: ProxyServer, admission: Admission) -> None:
+    def __init__(self, server: ProxyServer, admission: Admission, peer: bytes) -> None:
         self._server = server
+        self.peer = peer
         self.admission = admission
         self.deadline = float("inf")
         self.is_websocket = False
@@ -164,7 +165,7 @@ class Tunnel:
         other = side.other
         side.ended = side.gone = True
         if other.gone:
-            self._server.tunnels.discard(self)
+            self._server.leave_tunnel(self)
             return
         self.half_closed()
         if exc is not None:
@@ -207,9 +208,10 @@ def open_tunnel(
     response: ResponseHead,
     to_client: bytes,
     to_server: bytes,
+    peer: bytes,
 ) -> Tunnel:
     """Join two transports. `to_client` begins with the 101's head; both arguments carry data that has already arrived."""
-    tunnel = Tunnel(server, admission)
+    tunnel = Tunnel(server, admission, peer)
     tunnel.is_websocket = response.upgrade.lower() == b"websocket"
     head_size = to_client.find(b"\r\n\r\n") + 4
     server_scanner: Scanner | None = None

@@ -99,7 +99,8 @@ FORBIDDEN_TRAILERS: Final = frozenset(_REQUEST_KINDS) - {b"accept", b"sec-purpos
 )
 
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_HOST: Final = re.compile(rb"[A-Za-z0-9.\-_]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?")
+# The longest name that DNS knows: hosts are keys of a cache.
+_HOST: Final = re.compile(rb"[A-Za-z0-9.\-_]{1,255}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?")
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (.*))?", re.DOTALL)
 _CONTROLS: Final = bytes(c for c in (*range(32), 127) if c not in (9, 10, 13))
@@ -108,6 +109,7 @@ _PLAIN: Final = Kind.PLAIN
 _DROP: Final = Kind.DROP
 # Checked spellings of names. Bounded, because a client could send any number of them.
 _MAX_SPELLINGS: Final = 4096
+_MAX_SPELLING: Final = 64
 _request_spellings: dict[bytes, Kind] = {}
 _response_spellings: dict[bytes, Kind] = {}
 
@@ -200,7 +202,7 @@ def _classify(name: bytes, kinds: dict[bytes, Kind], spellings: dict[bytes, Kind
     if b"_" in lowered and lowered.replace(b"_", b"-") in kinds:
         # CGI-like servers read it as the name with dashes, which a client must not forge.
         kind = Kind.DROP
-    if len(spellings) < _MAX_SPELLINGS:
+    if len(spellings) < _MAX_SPELLINGS and len(name) <= _MAX_SPELLING:
         spellings[name] = kind
     return kind
 

@@ -1,0 +1,31 @@
+"""What a step of a build prints can imitate the engine's own messages: it ends no build and fills no memory."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from codehub.adapters.docker.builds import BuildLimits, DockerImageBuilder, _Build
+from codehub.adapters.docker.container import DockerLimits
+from codehub.adapters.docker.engine import Engine
+from codehub.adapters.docker.network import Network
+from codehub.ports.image_builds import BuildNews
+
+
+class _Engine:
+    installation_id = "test"
+
+
+async def test_imitated_messages_of_the_engine_change_nothing_but_messages() -> None:
+    builder = DockerImageBuilder(
+        cast(Engine, _Engine()), cast(Network, None), cast(DockerLimits, None), BuildLimits()
+    )
+    told: list[BuildNews] = []
+    build = _Build(told.append)
+    for number in range(5000):
+        await builder._note(build, {"stream": f" ---> Running in {number:012x}\n"})
+    assert list(build.containers) == [f"{number:012x}" for number in range(4936, 5000)]
+    for text in ("Step 1/0 : x", f"Step 1/{'7' * 5000} : x", "Step \u0663/4 : x"):
+        await builder._note(build, {"stream": text})
+        assert told[-1] == BuildNews(text, "", None)
+    await builder._note(build, {"stream": "Step 3/4 : RUN make"})
+    assert told[-1].percent == 50
