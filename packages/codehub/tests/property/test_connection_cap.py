@@ -41,7 +41,7 @@ def test_an_address_of_ipv6_counts_with_its_neighbours_and_a_mapped_one_as_ipv4(
 
 
 def test_few_open_files_leave_room_for_others() -> None:
-    assert (most_per_address(1024), most_per_address(65_536)) == (256, 1000)
+    assert (most_per_address(1024), most_per_address(65_536)) == (256, 4000)
 
 
 def test_a_reverse_proxy_on_the_unix_socket_carries_the_connections_of_all_users() -> None:

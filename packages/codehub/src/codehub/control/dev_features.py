@@ -37,9 +37,8 @@ class _Collecting:
     async def add(self, key: str, given: object, above: tuple[str, ...]) -> str:
         """Add a feature after those that it depends on. Returns its identity."""
         feature = await self._read(key, given)
-        await asyncio.sleep(
-            0
-        )  # reading takes milliseconds, and features that depend on each other are read 400 times
+        # Reading takes milliseconds, and features that depend on each other are read 400 times.
+        await asyncio.sleep(0)
         identity = feature.identity
         if identity in above:
             raise Invalid(f"the feature {key} depends on itself")

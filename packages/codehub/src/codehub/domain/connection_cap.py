@@ -9,8 +9,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # The address of connections on a Unix socket. Its permissions let only our own reverse proxy connect.
 UNIX_PEER = "unix"
-# Many users may share an address, each with several tabs.
-MOST_PER_ADDRESS = 1000
+# Many users may share an address, each with several tabs, terminals and SSH connections.
+MOST_PER_ADDRESS = 4_000
 
 
 def network_of(address: str) -> str:

@@ -30,8 +30,10 @@ _POLL_INTERVAL_S, _LONGEST_POLL_INTERVAL_S = 0.25, 2.0
 # A helper that was just started needs a moment until it listens.
 _HELPER_TIMEOUT_S = 20.0
 _CONNECT_INTERVAL_S, _LONGEST_CONNECT_INTERVAL_S = 0.05, 1.0
-# Requests and terminals per workspace: each takes memory here, and time while it waits for a helper that does not answer.
+# Requests per workspace: each takes memory here, and time while it waits for a helper that does not answer.
 MOST_AT_ONCE = 512
+# Viewers of a workspace's terminals, who are idle for most of the time.
+MOST_VIEWERS = 2_500
 # Restoring a large home comes first. A client that does not want to wait closes its connection.
 _WAKE_TIMEOUT_S = 600.0
 # How stale `last_access_at` may be, so that not every request causes a write.
@@ -135,7 +137,8 @@ class Doors:
 
     @contextlib.asynccontextmanager
     async def stream(self, upstream: Upstream, target: str) -> AsyncIterator[ByteStream | Answer]:
-        async with self._counted(upstream.identity), contextlib.AsyncExitStack() as stack:
+        counted = self._counted(f"{upstream.identity} terminals", MOST_VIEWERS)
+        async with counted, contextlib.AsyncExitStack() as stack:
 
             async def ask() -> ByteStream | Answer:
                 return await stack.enter_async_context(self.client.stream(upstream, target))
@@ -143,9 +146,9 @@ class Doors:
             yield await self._answered(upstream, ask, repeatable=True)
 
     @contextlib.asynccontextmanager
-    async def _counted(self, key: str) -> AsyncIterator[None]:
+    async def _counted(self, key: str, most: int | None = None) -> AsyncIterator[None]:
         count = self.under_way.get(key, 0)
-        if count >= MOST_AT_ONCE:
+        if count >= (MOST_AT_ONCE if most is None else most):
             raise TooManyRequests(f"{count} requests to this workspace are under way: wait until some have ended", 1)
         self.under_way[key] = count + 1
         try:

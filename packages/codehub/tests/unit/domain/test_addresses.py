@@ -154,7 +154,7 @@ def test_an_allowed_network_is_reached_and_its_neighbours_are_not(allowed: str) 
 def test_connections_are_counted_by_network_and_forgotten_when_they_end() -> None:
     assert network_of("") == "?"
     assert network_of("not an address") == "not an address"
-    assert [most_per_address(files) for files in (0, 64, 68, 4000, 4004)] == [16, 16, 17, 1000, 1000]
+    assert [most_per_address(files) for files in (0, 64, 68, 16_000, 16_004)] == [16, 16, 17, 4000, 4000]
     cap = ConnectionCap(2, [ipaddress.ip_network("10.0.0.0/8")])
     assert [cap.admit("odd"), cap.admit("odd"), cap.admit("odd")] == [True, True, False]
     cap.release("odd")
