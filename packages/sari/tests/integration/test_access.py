@@ -82,10 +82,11 @@ def test_every_root_that_a_client_names_is_its_own(world: World) -> None:
 
 
 @contextmanager
-def _impostor(port: int, answer: bytes) -> Iterator[list[bytes]]:
-    """Another program on a daemon's port; what it was sent."""
+def _impostor(answer: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """Another program that listens; its port, and what it was sent."""
     heard: list[bytes] = []
-    with socket.create_server(("127.0.0.1", port)) as listener:
+    # Not on the port that the daemon had: any test may have got that meanwhile.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
             while True:
@@ -104,7 +105,7 @@ def _impostor(port: int, answer: bytes) -> Iterator[list[bytes]]:
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield heard
+        yield listener.getsockname()[1], heard
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(30)
 
@@ -127,11 +128,11 @@ def test_whoever_listens_on_a_daemons_port_learns_no_token(world: World, answer:
     token = (world.data / "token").read_text().strip()
     shim.end()
     assert world.sari("daemon", "stop").returncode == 0
-    # The entry of a daemon that seems to live: this process is it, by its pid and start.
-    registry = world.registry()
-    registry["daemons"] = {boot_id: {**entry, "pid": os.getpid(), "process_mark": ""}}
-    world.registry_file.write_text(json.dumps(registry))
-    with _impostor(entry["port"], answer) as heard:
+    with _impostor(answer) as (port, heard):
+        # The entry of a daemon that seems to live: this process is it, by its pid and start.
+        registry = world.registry()
+        registry["daemons"] = {boot_id: {**entry, "port": port, "pid": os.getpid(), "process_mark": ""}}
+        world.registry_file.write_text(json.dumps(registry))
         fresh = world.shim(root)
         fresh.initialize()
         assert found_paths(fresh.call("search", {"query": "needle"})) == ["hello.txt"]
