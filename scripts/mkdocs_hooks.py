@@ -22,6 +22,8 @@ _ROOT_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "DEPENDENCI
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 # What a page loads; a link that a reader follows is not among it.
 _LOADED = re.compile(r"<(?:script|img|iframe|link(?=[^>]+stylesheet))[^>]+(?:src|href)=\"?https?://[^>]*>")
+# Drawn by code hosts, in a browser only by a script from another host. Tables on the page say the same.
+_DIAGRAM = re.compile(r"^```mermaid\n.*?^```\n", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 
 
@@ -48,7 +50,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return match[0]
         return f"{match[1]}{_on_site(target, shown_at, docs)}{_fragment(match[2])}{match[3]}"
 
-    parts = _CODE.split(markdown)
+    parts = _CODE.split(_DIAGRAM.sub("", markdown))
     return "".join(part if at % 2 else _LINK.sub(mapped, part) for at, part in enumerate(parts))
 
 
