@@ -29,6 +29,7 @@ from bench.proxy_peers import (
     configurable,
     family,
     file_server,
+    first_line,
     nginx,
     ours,
     process,
@@ -150,7 +151,7 @@ def measure() -> list[dict[str, object]]:
     try:
         program = compiled(place)
         with file_server(place) as files, process(program, "echo") as mirror:
-            sockets = int(mirror.stdout.readline())
+            sockets = int(first_line(mirror))
             with ours(files) as one, ours(sockets) as two:
                 _one(figures, one, two, one.path, two.path, place)
             with relay(program, files) as one, relay(program, sockets) as two:

@@ -60,10 +60,10 @@ def _semble(folder: Path) -> list[Row]:
         for column, values in zip(means, zip(*figures, strict=True), strict=True):
             means[column].append(statistics.fmean(values))
         rows.append({"what": f"Semble, {name}: NDCG@10", "value": means["NDCG@10"][-1], "unit": "of 1"})
-    for column, values in means.items():
+    for column, averages in means.items():
         unit = "tokens" if column.startswith("tokens") else "of 1"
         floor: Row = {"peer": _PUBLISHED, "floor": 0.85} if column == "NDCG@10" else {}
-        rows.append({"what": f"Semble, mean: {column}", "value": statistics.fmean(values), "unit": unit, **floor})
+        rows.append({"what": f"Semble, mean: {column}", "value": statistics.fmean(averages), "unit": unit, **floor})
     return rows
 
 

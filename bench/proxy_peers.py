@@ -80,6 +80,12 @@ def process(*command: str, **more: object) -> Iterator[subprocess.Popen[str]]:
         started.stdout.close()
 
 
+def first_line(started: subprocess.Popen[str]) -> str:
+    """What it prints once it listens."""
+    assert started.stdout is not None
+    return started.stdout.readline()
+
+
 def answering(port: int) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -150,7 +156,7 @@ def compiled(place: Path) -> str:
 def relay(program: str, upstream: int) -> Iterator[Proxy]:
     """No HTTP and no checks: what carrying bytes costs any proxy in user space."""
     with process(program, "relay", str(upstream)) as started:
-        port = int(started.stdout.readline())
+        port = int(first_line(started))
         pin(started.pid)
         yield Proxy("bare relay in C", port, "", {}, started.pid)
 
@@ -158,7 +164,7 @@ def relay(program: str, upstream: int) -> Iterator[Proxy]:
 @contextlib.contextmanager
 def ours(upstream: int) -> Iterator[Proxy]:
     with process(sys.executable, "-m", "bench.proxy_server", str(upstream)) as started:
-        port, workspace_id = started.stdout.readline().split()
+        port, workspace_id = first_line(started).split()
         pin(started.pid)
         yield Proxy("codehub", int(port), f"/w/{workspace_id}", {"Cookie": f"codehub_ws={SECRET}"}, started.pid)
 

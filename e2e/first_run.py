@@ -116,9 +116,18 @@ def main() -> None:
     (place / "home").mkdir(mode=0o755)
     built = place / "dist"
     if wheel:
-        build = [ROOT / ".venv/bin/uv", "build", "--quiet", "--wheel", "--no-build-isolation", "--out-dir", built]
+        build: list[str | Path] = [
+            ROOT / ".venv/bin/uv",
+            "build",
+            "--quiet",
+            "--wheel",
+            "--no-build-isolation",
+            "--out-dir",
+            built,
+        ]
         _run([*build, ROOT / "packages/codehub"], ROOT, {**environment, "VIRTUAL_ENV": str(ROOT / ".venv")})
     steps = Steps()
+    command: list[str | Path]
     try:
         if wheel:
             _run(["python3", "-m", "venv", "venv"], place, environment)

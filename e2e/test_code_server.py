@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Iterator
 
@@ -170,7 +171,7 @@ async def test_recent_lists_the_workspaces_own_folders_only(
         await room.comes_to(phase="RUNNING")
         (room.home / f"only-{room.name}").mkdir(exist_ok=True)
         page = await window(browser_context, room, f"?folder=/home/coder/only-{room.name}")
-        await until(lambda page=page, room=room: is_stored(page, f"only-{room.name}"), "VS Code stored its Recent")
+        await until(functools.partial(is_stored, page, f"only-{room.name}"), "VS Code stored its Recent")
         await page.close()
     for room, other in ((quiet, busy), (busy, quiet)):
         page = await window(browser_context, room, "?folder=/home/coder")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 from playwright.async_api import Page, expect
 
@@ -89,7 +90,12 @@ async def test_stop_archive_restore_and_changing_ones_mind(
 async def test_an_error_says_what_to_do_and_is_recovered_from_the_page(
     dashboard: DashboardServer, page: Page, stage: Stage
 ) -> None:
-    error = {"phase": "ERROR", "desired_state": "RUNNING", "error_reason": "ImagePullFailed", "error_count": 1}
+    error: dict[str, Any] = {
+        "phase": "ERROR",
+        "desired_state": "RUNNING",
+        "error_reason": "ImagePullFailed",
+        "error_count": 1,
+    }
     broken = await stage.add("broken", **error)
     lost = await stage.add("lost", **{**error, "error_reason": "DataLost"})
     await sign_in(page, dashboard)

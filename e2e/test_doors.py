@@ -110,9 +110,7 @@ async def test_an_upload_that_is_cancelled_leaves_nothing(doors: Doors, page: Pa
 
     await page.route("**/files/slow.bin", hold)
     chooser = page.locator("input[type=file]")
-    await chooser.set_input_files(
-        [{"name": "slow.bin", "mimeType": "application/octet-stream", "buffer": bytes(1000)}]
-    )
+    await chooser.set_input_files({"name": "slow.bin", "mimeType": "application/octet-stream", "buffer": bytes(1000)})
     await held.wait()
     await press(page, "Cancel slow.bin")
     await expect(page.get_by_role("list", name="Transfers").get_by_role("listitem")).to_have_count(0)

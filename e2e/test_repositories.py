@@ -289,7 +289,10 @@ async def test_the_account_page_has_git_credentials_a_key_secrets_and_dotfiles(
 async def test_devcontainer_json_brings_extensions_settings_ports_and_commands_to_a_real_code_server(
     stack: Stack, git_server: GitServer, page: Page
 ) -> None:
-    files = {".devcontainer/devcontainer.json": json.dumps(_DEVCONTAINER), "tools/hello.vsix": vsix()}
+    files: dict[str, str | bytes] = {
+        ".devcontainer/devcontainer.json": json.dumps(_DEVCONTAINER),
+        "tools/hello.vsix": vsix(),
+    }
     git_server.make("public/dev", files)
     shop = open_repositories(stack)
     made = await asyncio.to_thread(

@@ -218,15 +218,15 @@ def conditions(*, volume: bool = True, archive: bool = False, container: bool = 
     }
 
 
-RUNNING: Final[dict[str, object]] = {
+RUNNING: Final[dict[str, Any]] = {
     "phase": "RUNNING",
     "desired_state": "RUNNING",
     "operation": "NONE",
     "progress": None,
     "conditions": conditions(container=True),
 }
-ASLEEP: Final[dict[str, object]] = {"phase": "STANDBY", "operation": "NONE", "conditions": conditions()}
-ARCHIVED: Final[dict[str, object]] = {
+ASLEEP: Final[dict[str, Any]] = {"phase": "STANDBY", "operation": "NONE", "conditions": conditions()}
+ARCHIVED: Final[dict[str, Any]] = {
     "phase": "ARCHIVED",
     "desired_state": "ARCHIVED",
     "operation": "NONE",

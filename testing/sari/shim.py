@@ -186,8 +186,15 @@ def result_of(answer: Answer) -> Answer:
     return result
 
 
-def found_paths(result: Answer) -> list[str]:
-    """Return the paths in a search's answer."""
+def structured(result: Answer) -> Answer:
+    """Return the structured content of a tool's result."""
     content = result["structuredContent"]
     assert isinstance(content, dict)
-    return sorted(str(match["path"]) for match in content["matches"])
+    return content
+
+
+def found_paths(result: Answer) -> list[str]:
+    """Return the paths in a search's answer."""
+    matches = structured(result)["matches"]
+    assert isinstance(matches, list)
+    return sorted(str(match["path"]) for match in matches)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from codehub.adapters.filesystem.dir_cursor import look_into
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.homes import usage
 from codehub.adapters.homes.local_dir import LocalDirHomes
@@ -59,7 +60,6 @@ def test_a_directory_that_becomes_a_link_or_vanishes_is_left_out(
         made.mkdir(parents=True)
     for file in (outside / "large", home / "kept" / "large"):
         file.write_bytes(os.urandom(3 * MIB))
-    look_into = usage.look_into
 
     def swap_first(name: str | Path, dir_fd: int | None = None) -> int:
         if name == "swapped":

@@ -217,9 +217,9 @@ async def test_each_workspace_has_its_own_user_and_cannot_change_codehubs_tools(
     await started(box, 1)
     await started(box, 2)
     uids = [(await box.ask(wid(number), "id -u; id -g; id -G; echo x > file")).split() for number in (1, 2)]
-    for number, said in zip((1, 2), uids, strict=True):
+    for number, shown in zip((1, 2), uids, strict=True):
         uid = container_uid_for(wid(number))
-        assert said == [str(uid)] * 3
+        assert shown == [str(uid)] * 3
         assert (box.base / wid(number) / "file").stat().st_uid == uid
         assert uid not in (0, os.getuid())
     assert uids[0] != uids[1]

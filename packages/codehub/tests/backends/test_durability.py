@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from codehub.adapters.homes import local_dir
+from codehub.adapters.homes.layout import sync_below
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
@@ -75,10 +76,9 @@ async def test_a_restored_home_is_on_the_disk_before_it_is_whole(
     homes = LocalDirHomes(tmp_path / "homes", store, at=points.append)
     ctx = await archived(homes, tmp_path / "homes")
     await homes.deprovision(key(), ctx, no_fence)
-    sync = local_dir.sync_below
 
     def noting(path: Path) -> None:
-        sync(path)
+        sync_below(path)
         points.append("synced")
 
     monkeypatch.setattr(local_dir, "sync_below", noting)

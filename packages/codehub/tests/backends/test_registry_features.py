@@ -193,7 +193,7 @@ def send(request: BaseHTTPRequestHandler, body: bytes, status: int = 200, **head
 
 def serve(manifest: bytes, layer: bytes, **headers: str) -> Answer:
     def answer(request: BaseHTTPRequestHandler) -> None:
-        send(request, manifest if "/manifests/" in request.path else layer, **headers)
+        send(request, manifest if "/manifests/" in request.path else layer, 200, **headers)
 
     return answer
 

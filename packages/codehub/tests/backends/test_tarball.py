@@ -63,7 +63,7 @@ def test_a_stream_cut_into_any_pieces_is_the_same_stream(rich: Path, tmp_path: P
 
 
 def _entries(chunks: list[bytes]) -> list[tar.Entry]:
-    found = []
+    found: list[tar.Entry] = []
     stream = iter(TarStream(chunks))
     with pytest.raises(ArchiveCorrupted, match="ends in the middle"):
         found.extend(iter(lambda: next(stream), None))

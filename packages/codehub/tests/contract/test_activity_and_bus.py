@@ -133,7 +133,7 @@ async def test_a_valkey_that_dies_is_said_to_be_away_and_serves_again_when_it_is
     client = connect(valkey_server.url)
     activity, bus = RedisActivity(client), RedisBus(client)
     await activity.flush({"a": 1.0})
-    broken = asyncio.create_task(anext(aiter(bus.subscribe("channel"))))
+    broken = asyncio.ensure_future(anext(aiter(bus.subscribe("channel"))))
     await asyncio.sleep(0)
     valkey_server.stop()
     with pytest.raises(BackendDown):

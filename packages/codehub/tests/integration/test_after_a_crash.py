@@ -115,8 +115,9 @@ async def test_stopping_archiving_restoring_and_deleting(here: Installation) -> 
     await killed_at(here, "signal", Operation.STOPPING)
     assert await answers_now(here), "stopping, and found running"
     await killed_at(here, "commit:STOPPING→NONE", Operation.STOPPING)
-    assert here.instance is not None
-    assert not here.instance.alive, "stopping, and found not running"
+    stopped = here.instance
+    assert stopped is not None
+    assert not stopped.alive, "stopping, and found not running"
     leader = here.coordinator()
     await here.reaches(Phase.STANDBY)
     leader.kill()

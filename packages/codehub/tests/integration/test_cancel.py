@@ -83,7 +83,7 @@ async def running(database: Database, parts: MemoryParts) -> None:
 
 async def test_a_cancelled_archive_leaves_the_home_as_it_was_and_is_not_begun_again(database: Database) -> None:
     parts = MemoryParts()
-    stuck = parts.homes.archive = Stuck(parts.homes.archive)  # type: ignore[assignment]
+    stuck = parts.homes.archive = Stuck(parts.homes.archive)  # type: ignore[method-assign]
     await put_workspace(database, replace(workspace(created_at=datetime.now(UTC)), last_access_at=datetime.now(UTC)))
     async with leading(database, parts):
         await running(database, parts)
@@ -114,13 +114,13 @@ async def test_a_cancelled_restore_leaves_the_archive_and_a_cancelled_start_stop
         await running(database, parts)
         await ask(database, DesiredState.ARCHIVED)
         row = await rests(database, Phase.ARCHIVED)
-        restore = parts.homes.restore = Stuck(parts.homes.restore)  # type: ignore[assignment]
+        restore = parts.homes.restore = Stuck(parts.homes.restore)  # type: ignore[method-assign]
         await ask(database, DesiredState.RUNNING)
         await begun(restore)
         assert (await service(database).cancel(owner(), ID)).workspace.desired_state is DesiredState.ARCHIVED
         assert (await rests(database, Phase.ARCHIVED)).archive_key == row.archive_key
         restore.holds = False
-        start = parts.instances.start = Stuck(parts.instances.start)  # type: ignore[assignment]
+        start = parts.instances.start = Stuck(parts.instances.start)  # type: ignore[method-assign]
         await ask(database, DesiredState.RUNNING)
         await begun(start)
         assert (await service(database).cancel(owner(), ID)).workspace.desired_state is DesiredState.STANDBY
@@ -131,7 +131,7 @@ async def test_a_cancelled_restore_leaves_the_archive_and_a_cancelled_start_stop
 
 async def test_another_desired_state_alone_preempts_nothing(database: Database) -> None:
     parts = MemoryParts()
-    stuck = parts.homes.archive = Stuck(parts.homes.archive)  # type: ignore[assignment]
+    stuck = parts.homes.archive = Stuck(parts.homes.archive)  # type: ignore[method-assign]
     await put_workspace(database, replace(workspace(created_at=datetime.now(UTC)), last_access_at=datetime.now(UTC)))
     async with leading(database, parts):
         await running(database, parts)

@@ -24,6 +24,7 @@ from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.system_clock import SystemClock
 from codehub.domain.errors import BackendDown, Deposed
+from codehub.domain.leadership import Leadership
 from codehub.domain.model import DesiredState, HomeCtx, Operation, Phase, Workspace
 from codehub.ports.fence import no_fence
 from codehub.ports.homes import HomeKey
@@ -55,7 +56,7 @@ async def ask(database: Database, desired: DesiredState) -> None:
         await tx.execute("UPDATE workspaces SET desired_state = %s WHERE id = %s", [desired.value, ID])
 
 
-async def leadership(database: Database) -> system.Leadership:
+async def leadership(database: Database) -> Leadership:
     async with database.transaction() as tx:
         return await system.leadership(tx, LOCK_ID)
 

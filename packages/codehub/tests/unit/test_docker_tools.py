@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from codehub.adapters.docker import tools
+from codehub.adapters.filesystem.remove import remove_tree
 
 
 async def test_staged_files_are_removed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     removed_by: list[threading.Thread] = []
-    remove_tree = tools.remove_tree
 
     def remove(place: Path) -> None:
         removed_by.append(threading.current_thread())

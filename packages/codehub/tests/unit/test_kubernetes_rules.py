@@ -44,7 +44,7 @@ from testing.codehub.workspaces import workspace
 WORKSPACE = "0190a000-0000-7000-8000-000000000001"
 
 
-def pod(phase: str, state: dict[str, Any] | None = None, **status: Any) -> Any:
+def pod(phase: str, state: dict[str, Any] | None = None, **status: Any) -> Pod:
     containers = [{"name": "ide", "state": state}] if state is not None else []
     return decode_pod(
         {

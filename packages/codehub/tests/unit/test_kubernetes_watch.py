@@ -109,8 +109,9 @@ class Restored(CutConnections):
 
     async def _events(self, number: int) -> AsyncIterator[bytes]:
         await asyncio.sleep(2 * watch._WATCH_S)
-        return
-        yield b""
+        events: tuple[bytes, ...] = ()
+        for event in events:
+            yield event
 
 
 class Idle(Restored):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from codehub.adapters.homes import local_dir
+from codehub.adapters.homes.layout import inspect_home
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.objectstore.store import Store
 from codehub.ports.homes import HomeKey, HomeState
@@ -26,12 +27,11 @@ async def test_homes_that_hang_occupy_no_thread_of_others(
     homes: LocalDirHomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hangs, resumed = threading.Event(), threading.Event()
-    inspect = local_dir.inspect_home
 
     def inspect_slowly(place: Path) -> object:
         hangs.set()
         assert resumed.wait(60)
-        return inspect(place)
+        return inspect_home(place)
 
     monkeypatch.setattr(local_dir, "inspect_home", inspect_slowly)
     home: HomeKey = key()

@@ -75,8 +75,6 @@ class Workspaced:
             yield report
         while of == self.identity:
             await asyncio.sleep(0.1)
-        return
-        yield {}
 
 
 def waited(world: Workspaced, *, then_restart: bool = False) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -90,7 +90,7 @@ def test_a_machine_suspended_in_the_middle_of_a_tick_counts_as_a_gap() -> None:
         row = world.put(phase=Phase.RUNNING, home_ctx=CTX)
         runner, put_to_sleep = world.runner(), world.database.put_to_sleep
 
-        async def suspended(*arguments: Any) -> list[str]:
+        async def suspended(*arguments: Any) -> Collection[str]:
             slept = await put_to_sleep(*arguments)
             clock.asleep = timedelta(hours=8)
             return slept

@@ -25,11 +25,11 @@ Call = Callable[[str, dict[str, Any]], Awaitable[Any]]
 
 def daemon_pid(home: str) -> int:
     registry = json.loads(Path(home, ".local/share/sari/server.json").read_text())
-    return next(entry["pid"] for entry in registry["daemons"].values() if not entry["draining"])
+    return next(int(entry["pid"]) for entry in registry["daemons"].values() if not entry["draining"])
 
 
 def paths(result: Any) -> list[str]:
-    content = getattr(result, "structured_content", None) or getattr(result, "structuredContent", None)
+    content: Any = getattr(result, "structured_content", None) or getattr(result, "structuredContent", None)
     return [match["path"] for match in content["matches"]]
 
 
@@ -86,4 +86,5 @@ async def drive(mode: str, sari: str, home: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(anyio.run(drive, *sys.argv[1:4])))
+    _mode, _sari, _home = sys.argv[1:4]
+    print(json.dumps(anyio.run(drive, _mode, _sari, _home)))

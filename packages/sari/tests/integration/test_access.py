@@ -12,7 +12,7 @@ import pytest
 
 from sari.protocol.handshake import client_proof, daemon_proof
 from testing.sari.processes import wait_until
-from testing.sari.shim import INITIALIZE, Answer, Shim, found_paths
+from testing.sari.shim import INITIALIZE, Answer, Shim, found_paths, structured
 from testing.sari.world import World
 
 
@@ -210,7 +210,7 @@ def test_edits_are_made_in_the_clients_own_workspace_only(world: World) -> None:
     for workspace in (allowed, dependency):
         assert found_paths(shim.call("search", {"query": "total", "workspace": str(workspace)})) == ["shop.py"]
         assert "not changed" in _refusal(shim, "replace_symbol", **arguments, workspace=str(workspace))
-    preview = shim.call("replace_symbol", arguments)["structuredContent"]["preview"]
-    assert shim.call("replace_symbol", {**arguments, "apply": preview})["structuredContent"]["applied"]
+    preview = structured(shim.call("replace_symbol", arguments))["preview"]
+    assert structured(shim.call("replace_symbol", {**arguments, "apply": preview}))["applied"]
     assert (root / "shop.py").read_text().endswith("return 2\n")
     assert (allowed / "shop.py").read_text() == (dependency / "shop.py").read_text()

@@ -61,10 +61,10 @@ def test_codex_calls_a_tool_through_what_was_installed(home: SariHome) -> None:
         codex.stdin.write(json.dumps({"id": identifier, "method": method, "params": params}) + "\n")
         codex.stdin.flush()
         for line in codex.stdout:
-            message: dict[str, dict[str, object]] = json.loads(line)
+            message = json.loads(line)
             if message.get("id") == identifier and "method" not in message:
                 assert "result" in message, message
-                return message
+                return dict(message)
         raise AssertionError(f"Codex ended before it answered {method}")
 
     try:

@@ -6,6 +6,7 @@ import json
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomlkit
@@ -25,11 +26,12 @@ values = st.recursive(
 )
 servers = st.dictionaries(keys, st.dictionaries(keys, scalars, max_size=2), max_size=3)
 documents = st.tuples(st.dictionaries(keys, values, max_size=3), st.none() | servers)
+Document = tuple[dict[str, object], dict[str, dict[str, object]] | None]
 layouts = st.sampled_from([None, 1, 2, 4, "\t"])
 comments = st.sampled_from(["", "// a note, {\n", "/* , } */ "])
 
 
-def _json(client: Client, document: tuple[dict[str, object], object], layout: int | str | None, comment: str) -> str:
+def _json(client: Client, document: Document, layout: int | str | None, comment: str) -> str:
     rest, section = document
     whole = {**rest, **({client.section: section} if section is not None else {})}
     text = json.dumps(whole, indent=layout, ensure_ascii=False)
@@ -38,8 +40,8 @@ def _json(client: Client, document: tuple[dict[str, object], object], layout: in
     return text
 
 
-def _toml(document: tuple[dict[str, object], object]) -> str:
-    def plain(value: object) -> object:
+def _toml(document: Document) -> str:
+    def plain(value: object) -> Any:
         if isinstance(value, dict):
             return {key or "empty": plain(inner) for key, inner in value.items()}
         if isinstance(value, list):
@@ -58,7 +60,7 @@ def _toml(document: tuple[dict[str, object], object]) -> str:
 )
 def test_uninstall_gives_back_the_exact_bytes(
     client: Client,
-    document: tuple[dict[str, object], object],
+    document: Document,
     layout: int | str | None,
     comment: str,
     crlf: bool,
@@ -121,7 +123,7 @@ def scribbled(draw: st.DrawFn, value: object, comments: bool, trailing_commas: b
 @settings(max_examples=40)
 @given(document=documents, data=st.data())
 def test_however_a_file_is_scribbled_only_the_entry_comes_and_goes(
-    client: Client, document: tuple[dict[str, object], object], data: st.DataObject
+    client: Client, document: Document, data: st.DataObject
 ) -> None:
     """By its structure alone, as when the receipt is lost: everything else says what it said, comments included."""
     rest, section = document
@@ -130,12 +132,12 @@ def test_however_a_file_is_scribbled_only_the_entry_comes_and_goes(
     text = data.draw(scribbled(whole, client.dialect.comments, client.dialect.trailing_commas))
     assert client.read(text) == whole
     there = client.put(text, LAUNCH)
-    servers = {**(section or {}), "sari": {**(section or {}).get("sari", {}), **client.entry(LAUNCH)}}  # type: ignore[attr-defined]
+    servers = {**(section or {}), "sari": {**(section or {}).get("sari", {}), **client.entry(LAUNCH)}}
     assert client.read(there) == {**whole, client.section: servers}
     assert client.put(there, LAUNCH) == there
     assert _comments(there) == _comments(text)
     gone = client.drop(there)
-    others = {name: entry for name, entry in (section or {}).items() if name != "sari"}  # type: ignore[attr-defined]
+    others = {name: entry for name, entry in (section or {}).items() if name != "sari"}
     assert client.read(gone) == {**whole, client.section: others}
     assert _comments(gone) == _comments(text), "no comment is lost"
 

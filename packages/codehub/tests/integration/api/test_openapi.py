@@ -31,7 +31,7 @@ from testing.codehub.api_thread import api_in_a_thread
 
 
 def no_fault_of_ours(
-    context: schemathesis.CheckContext, response: schemathesis.Response, case: schemathesis.Case
+    context: schemathesis.CheckContext, response: schemathesis.Response, case: schemathesis.Case[Any]
 ) -> None:
     """502 is the backend's, which this API does not have; anything else from 500 on would be ours."""
     assert response.status_code < 500 or response.status_code == 502, response.text
@@ -112,7 +112,7 @@ class Caller:
         self._username = f"{kind}-{mode.value}"
         admin = signed_in(address, *ADMIN)
         if kind != "nobody":
-            body = {
+            body: dict[str, str | bool] = {
                 "username": self._username,
                 "password": f"{self._username}-password",
                 "is_admin": kind == "administrator",
@@ -146,7 +146,7 @@ def test_every_answer_is_one_the_description_has(address: str, kind: str, mode: 
     schema = schemathesis.openapi.from_url(f"{address}/openapi.json")
     called = 0
     for found in schema.get_all_operations():
-        operation = found.ok()
+        operation = found.ok()  # type: ignore[union-attr]  # an error raises
         if operation.definition.raw["operationId"] in LEFT_OUT:
             continue
         if mode is GenerationMode.NEGATIVE and not _takes_data(operation):
@@ -169,7 +169,7 @@ def _ask(operation: Any, caller: Caller, mode: GenerationMode) -> None:
         suppress_health_check=list(HealthCheck),
     )
     @given(case=operation.as_strategy(generation_mode=mode), real=st.sampled_from(["", *caller.workspaces]))
-    def ask(case: schemathesis.Case, real: str) -> None:
+    def ask(case: schemathesis.Case[Any], real: str) -> None:
         if real and mode is GenerationMode.POSITIVE and "workspace_id" in (case.path_parameters or {}):
             case.path_parameters["workspace_id"] = real
         if mode is GenerationMode.POSITIVE and any(item.name == "wake" for item in operation.query.items):
@@ -188,7 +188,7 @@ def _takes_data(operation: Any) -> bool:
 
 
 def _made(address: str, session: requests.Session, number: int) -> str:
-    body = {"name": f"n{number}", "start": number == 0}
+    body: dict[str, str | bool] = {"name": f"n{number}", "start": number == 0}
     answer = session.post(f"{address}/api/v1/workspaces", json=body, timeout=90)
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])

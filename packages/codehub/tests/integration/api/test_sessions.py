@@ -46,9 +46,9 @@ async def test_only_hashes_of_secrets_are_stored(api: Api, database: Database) -
             assert rows
             for row in rows:
                 assert not any(secret in row["whole"] or secret[4:] in row["whole"] for secret in secrets)
-        row = await (await tx.execute("SELECT password_hash FROM users")).fetchone()
-    assert row is not None
-    assert row["password_hash"].startswith("$argon2id$")
+        user = await (await tx.execute("SELECT password_hash FROM users")).fetchone()
+    assert user is not None
+    assert user["password_hash"].startswith("$argon2id$")
 
 
 async def test_wrong_passwords_and_unknown_users_get_the_same_answer(api: Api) -> None:

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from testing.codehub.dashboard import PASSWORD, DashboardServer, dashboard, stage
 
-__all__ = ["dashboard", "stage"]
+__all__ = ["PASSWORD", "dashboard", "stage"]
 
 
 _CODEHUB = str(Path(sys.executable).with_name("codehub"))
@@ -64,7 +64,7 @@ class Command:
         return Result(process.returncode or 0, out.decode(), err.decode())
 
     async def __call__(self, *words: str, stdin: str = "", **environment: str) -> Result:
-        return await self.end(await self.begin(*words, **environment), stdin)
+        return await self.end(await self.begin(*words, program=(_CODEHUB,), **environment), stdin)
 
     async def ok(self, *words: str, **more: str) -> str:
         done = await self(*words, **more)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -130,7 +131,7 @@ async def test_a_user_who_leaves_hands_the_workspaces_on(signed_in: Command, sta
 
 
 async def test_a_running_workspace_is_given_away_when_it_has_stopped(signed_in: Command, stage: Stage) -> None:
-    password = {"CODEHUB_PASSWORD": PASSWORD}
+    password: dict[str, Any] = {"CODEHUB_PASSWORD": PASSWORD}
     await signed_in.ok("admin", "users", "add", "ada", "--password-stdin", stdin="long enough\n", **password)
     api = await stage.add("api", phase="RUNNING", desired_state="RUNNING")
     giving = await signed_in.begin("admin", "transfer", "api", "ada")
@@ -145,7 +146,7 @@ async def test_a_running_workspace_is_given_away_when_it_has_stopped(signed_in: 
 async def test_a_user_who_leaves_has_everything_archived_and_an_archive_that_fails_stops_it(
     signed_in: Command, stage: Stage
 ) -> None:
-    password = {"CODEHUB_PASSWORD": PASSWORD}
+    password: dict[str, Any] = {"CODEHUB_PASSWORD": PASSWORD}
     await signed_in.ok("admin", "users", "add", "ada", "--password-stdin", stdin="long enough\n", **password)
     assert (await signed_in("admin", "users", "offboard", "ada", **password)).code == 2, "neither --to nor --archive"
     asleep = await stage.add("asleep", owner="ada")

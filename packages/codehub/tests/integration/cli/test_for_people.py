@@ -10,6 +10,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from testing.codehub.dashboard import ARCHIVED, PASSWORD, RUNNING, Stage
 
@@ -32,7 +33,7 @@ async def test_a_narrow_terminal_shows_names_and_whole_ids(signed_in: Command, s
 
 
 async def test_sizes_on_disk_are_shown_and_too_large_ones_are_warned_of(signed_in: Command, stage: Stage) -> None:
-    home = {"home_ctx": {"incarnation": "inc-1"}, "disk_bytes": 3 * 10**9}
+    home: dict[str, Any] = {"home_ctx": {"incarnation": "inc-1"}, "disk_bytes": 3 * 10**9}
     small = {
         "name": "web",
         "version": 1,

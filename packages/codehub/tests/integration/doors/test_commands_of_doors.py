@@ -45,12 +45,17 @@ def test_files_are_listed_edited_and_deleted(doors: Doors) -> None:
     said(doors, "rm-file", doors.workspace_id, "cli", "--recursive")
     for words in (("files", doors.workspace_id, "cli"), ("rm-file", doors.workspace_id, "cli")):
         assert doors.codehub("ws", *words).returncode == 5
-    for words in (("files", "../.."), ("rm-file", "/etc/passwd"), ("rm-file", ".."), ("rm-file", "../..", "-r")):
-        assert b"is outside the home" in doors.codehub("ws", words[0], doors.workspace_id, *words[1:]).stderr
+    for word, *rest in (
+        ("files", "../.."),
+        ("rm-file", "/etc/passwd"),
+        ("rm-file", ".."),
+        ("rm-file", "../..", "-r"),
+    ):
+        assert b"is outside the home" in doors.codehub("ws", word, doors.workspace_id, *rest).stderr
     assert doors.codehub("ws", "rm-file", doors.workspace_id, ".", "-r").returncode != 0
     # No id is a path to another resource, such as the workspace itself.
-    for words in (("terminals", "--close", ".."), ("links", "80", "--revoke", "../../.."), ("signal", "..")):
-        assert doors.codehub("ws", words[0], doors.workspace_id, *words[1:]).returncode == 5
+    for word, *rest in (("terminals", "--close", ".."), ("links", "80", "--revoke", "../../.."), ("signal", "..")):
+        assert doors.codehub("ws", word, doors.workspace_id, *rest).returncode == 5
     assert doors.phase() == "RUNNING"
 
 

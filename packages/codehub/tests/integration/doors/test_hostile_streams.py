@@ -121,10 +121,10 @@ def test_no_connection_is_upgraded_for_a_page_of_another_origin(doors: Doors, or
     headers = WEBSOCKET | {"Authorization": f"Bearer {doors.token}", "Origin": origin}
     for path in (f"/w/{doors.workspace_id}/", f"/w/{doors.workspace_id}/port/3000/"):
         assert status(proxy, path, headers) == 403, path
-    stream = UPGRADE | {"Authorization": f"Bearer {doors.token}"}
+    upgrade = UPGRADE | {"Authorization": f"Bearer {doors.token}"}
     for door in ("ssh", "tcp/22"):
-        assert status(proxy, f"/_codehub/{doors.workspace_id}/{door}", stream | {"Origin": origin}) == 403, door
-    assert status(proxy, f"/_codehub/{doors.workspace_id}/ssh", stream) == 101, "programs send no origin"
+        assert status(proxy, f"/_codehub/{doors.workspace_id}/{door}", upgrade | {"Origin": origin}) == 403, door
+    assert status(proxy, f"/_codehub/{doors.workspace_id}/ssh", upgrade) == 101, "programs send no origin"
     # The API accepts the upgrade to say why in the close code: 4403.
     api = urlsplit(doors.stack.url)
     with doors.client() as client:

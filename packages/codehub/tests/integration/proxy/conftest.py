@@ -29,7 +29,7 @@ def _is_for_us_alone(item: pytest.Item) -> bool:
     if chosen.get("proxied") != "nginx" or "case" not in chosen:
         return False
     assert isinstance(item, pytest.Function)
-    return differs(item.function.__name__, chosen["case"]) is not None
+    return differs(item.function.__name__, str(chosen["case"])) is not None
 
 
 @pytest.fixture

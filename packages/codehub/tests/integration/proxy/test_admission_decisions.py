@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -23,8 +24,8 @@ async def here(database: Database) -> AsyncIterator[World]:
         yield made
 
 
-_ARCHIVED = {"phase": "ARCHIVED", "desired_state": "ARCHIVED"}
-CASES = {
+_ARCHIVED: dict[str, Any] = {"phase": "ARCHIVED", "desired_state": "ARCHIVED"}
+CASES: dict[str, tuple[dict[str, Any], int, str, int]] = {
     "archived": ({**_ARCHIVED, "last_access_at": datetime(2026, 1, 1, tzinfo=UTC)}, 502, ">Restore<", 502),
     "never started": ({**_ARCHIVED, "last_access_at": None}, 502, ">Start<", 502),
     "pending": ({"phase": "PENDING", "desired_state": "ARCHIVED"}, 502, "Start", 502),

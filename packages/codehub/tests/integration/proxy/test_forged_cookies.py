@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest_asyncio
@@ -75,7 +76,7 @@ async def test_forged_links_do_not_keep_a_guest_out_of_a_shared_port(here: World
 
 
 async def test_with_https_and_own_hosts_no_other_host_can_set_the_cookies(database: Database) -> None:
-    secure = {
+    secure: dict[str, Any] = {
         "CODEHUB_WORKSPACE_BASE_URL": "https://ws.example.org",
         "CODEHUB_PUBLIC_BASE_URL": "https://example.org",
     }

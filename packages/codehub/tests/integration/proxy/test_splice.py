@@ -31,6 +31,11 @@ def switched(peer: Peer) -> None:
     peer.send(SWITCH)
 
 
+def send_all(peer: Peer, data: bytes) -> None:
+    peer.send(data)
+    peer.end_sending()
+
+
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
@@ -49,14 +54,14 @@ def test_a_large_transfer_arrives_whole_in_both_directions_at_once(
 
     def script(peer: Peer) -> None:
         switched(peer)
-        sending = threading.Thread(target=lambda: (peer.send(LARGE[::-1]), peer.end_sending()))
+        sending = threading.Thread(target=send_all, args=(peer, LARGE[::-1]))
         sending.start()
         arrived.append(peer.read_to_end())
         sending.join()
 
     upstream.script = script
     with opened(proxy) as client:
-        sending = threading.Thread(target=lambda: (client.send(LARGE), client.end_sending()))
+        sending = threading.Thread(target=send_all, args=(client, LARGE))
         sending.start()
         assert client.read_to_end() == LARGE[::-1]
         sending.join()

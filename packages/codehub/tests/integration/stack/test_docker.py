@@ -30,7 +30,7 @@ pytestmark = [
 @pytest.fixture
 def walk(docker_engine: DockerEngine, s3_server: S3Server, tmp_path: Path) -> Iterator[Walk]:
     settings = tiny_profiles(tmp_path) | {"CODEHUB_INSTANCE_MEMORY": "512M"}
-    with docker_stack(docker_engine, s3_server, **settings) as walk:
+    with docker_stack(docker_engine, s3_server, up=True, **settings) as walk:
         yield walk
         with docker_engine.client() as client:
             for name in walk.containers():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import time
@@ -196,4 +197,8 @@ def _secrets_reach(*all_doors: Doors) -> None:
     with all_doors[0].client() as client:
         assert client.put("/api/v1/secrets/KEPT", json={"kind": "env", "value": "by the owner"}).is_success
     for doors in all_doors:
-        doors.stack.wait(lambda doors=doors: doors.sh("echo $KEPT") == "by the owner\n")
+        doors.stack.wait(functools.partial(_is_kept, doors))
+
+
+def _is_kept(doors: Doors) -> bool:
+    return doors.sh("echo $KEPT") == "by the owner\n"

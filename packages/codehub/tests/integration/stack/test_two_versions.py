@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,10 @@ def phase_of(client: httpx.Client, workspace_id: str) -> str:
     return str(client.get(f"/api/v1/workspaces/{workspace_id}").json()["phase"])
 
 
+def _is_in(phase: str, client: httpx.Client, workspace_id: str) -> bool:
+    return phase_of(client, workspace_id) == phase
+
+
 def leader_of(client: httpx.Client) -> str:
     leader = client.get("/health/coordinator").json().get("leader") or {}
     return str(leader.get("holder_id", ""))
@@ -110,7 +115,7 @@ def test_an_installation_of_the_first_release_goes_on_in_ours_with_everything_in
             made = {}
             for name in ("running", "asleep", "archived"):
                 made[name] = client.post("/api/v1/workspaces", json={"name": name}).json()["id"]
-                stack.wait(lambda name=name: phase_of(client, made[name]) == "RUNNING")
+                stack.wait(functools.partial(_is_in, "RUNNING", client, made[name]))
                 run_in(made[name], f"echo 'written in {name}' > note; chmod 640 note; ln -s note link")
             ask(made["asleep"], "stop", "STANDBY")
             ask(made["archived"], "archive", "ARCHIVED")
@@ -170,7 +175,7 @@ def test_the_first_release_serves_beside_ours_while_it_is_replaced(first_release
                 for one, name in ((old, "of-the-old"), (new, "of-the-new"))
             ]
             for workspace_id in made:
-                ours.wait(lambda workspace_id=workspace_id: phase_of(new, workspace_id) == "RUNNING")
+                ours.wait(functools.partial(_is_in, "RUNNING", new, workspace_id))
                 assert phase_of(old, workspace_id) == "RUNNING"
                 for door in (old_door, new_door):
                     assert door.get(f"/w/{workspace_id}/").status_code == 200
@@ -193,7 +198,7 @@ def test_the_first_release_serves_beside_ours_while_it_is_replaced(first_release
             # Each stops what the other created.
             for one, workspace_id in zip((new, old), made, strict=True):
                 assert one.post(f"/api/v1/workspaces/{workspace_id}:stop").status_code in (200, 202)
-                ours.wait(lambda workspace_id=workspace_id: phase_of(old, workspace_id) == "STANDBY")
+                ours.wait(functools.partial(_is_in, "STANDBY", old, workspace_id))
                 assert phase_of(new, workspace_id) == "STANDBY"
             # Their sign-ins work in their own version.
             for one in (old, new):

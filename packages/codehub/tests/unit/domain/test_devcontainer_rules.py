@@ -152,7 +152,7 @@ def test_at_most_100_of_anything() -> None:
     assert len(read(forwardPorts=list(range(1, 101))).ports) == 100
     for document in ({"postStartCommand": {str(n): "x" for n in range(101)}}, {"forwardPorts": list(range(1, 102))}):
         with pytest.raises(Invalid, match="at most 100"):
-            read(**document)
+            read(containers=True, **document)
 
 
 def test_ports_are_numbers_or_end_in_one_and_are_listed_once() -> None:
@@ -206,7 +206,7 @@ def test_a_file_below_the_clone_is_an_extension_by_its_path() -> None:
 )
 def test_a_value_of_another_type_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(Invalid, match="is a"):
-        read(**document)
+        read(containers=True, **document)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_value_of_another_type_is_refused(document: dict[str, object]) -> None
     ],
 )
 def test_what_has_no_effect_is_named_with_its_reason_and_the_rest_is_read(key: str, reason: Unsupported) -> None:
-    found = read(**{"name": "app", key: ["x"], "init": True, "colour": 1, "image": "a"})
+    found = read(containers=True, **{"name": "app", key: ["x"], "init": True, "colour": 1, "image": "a"})
     assert dict(found.ignored) == {key: reason, "colour": Unsupported.UNKNOWN}
     assert found.image == "a"
 
@@ -256,7 +256,7 @@ _REFERENCE: dict[str, object] = {
 
 @pytest.mark.parametrize("key", _REFERENCE)
 def test_every_property_of_the_reference_without_effect_is_named(key: str) -> None:
-    found = read(**{key: _REFERENCE[key]})
+    found = read(containers=True, **{key: _REFERENCE[key]})
     if key == "secrets":
         assert found.secrets == ("API_KEY",)  # named unless their owner has them
     else:

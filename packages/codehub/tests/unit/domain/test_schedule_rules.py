@@ -180,7 +180,7 @@ def test_a_schedule_starts_what_rests_and_nothing_else() -> None:
         {"template": None},
         {"template": replace(_TEMPLATE, schedule=None)},
     ):
-        assert _at_nine(replace(_RESTS, **changes)) is None, changes  # type: ignore[arg-type]
+        assert _at_nine(replace(_RESTS, **changes)) is None, changes
     assert scheduled_state(_RESTS, "Not/AZone", NINE - MINUTE, NINE) is None
 
 
@@ -361,4 +361,4 @@ def test_a_home_is_measured_when_its_files_may_have_changed() -> None:
         {"phase": Phase.ERROR},
         {"phase": Phase.ARCHIVED},
     ):
-        assert not is_to_measure(replace(row, **changes, disk_checked_at=None), NOW, HOUR), changes  # type: ignore[arg-type]
+        assert not is_to_measure(replace(row, **changes, disk_checked_at=None), NOW, HOUR), changes

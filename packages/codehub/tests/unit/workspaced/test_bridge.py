@@ -31,7 +31,8 @@ def port() -> int:
 def bridge(tmp_path: Path, port: int) -> Iterator[Path]:
     """The socket of a bridge to the port."""
     path = tmp_path / "ide.sock"
-    command = [sys.executable, "-I", "-S", "-B", FOLDER / "__main__.py", "--supervise-bridge", path, str(port)]
+    program = [sys.executable, "-I", "-S", "-B", str(FOLDER / "__main__.py")]
+    command = [*program, "--supervise-bridge", str(path), str(port)]
     with subprocess.Popen(command) as process:
         try:
             yield path

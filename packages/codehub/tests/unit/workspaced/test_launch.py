@@ -103,7 +103,7 @@ def test_the_helper_waits_until_the_ide_listens(
             ide.bind(address)
             ide.listen()
 
-        monkeypatch.setattr(launcher.time, "sleep", begin_to_listen)
+        monkeypatch.setattr(time, "sleep", begin_to_listen)
         monkeypatch.setattr(launcher, "_HEAD_START_S", 600.0)
         launcher.wait_for_ide({"ide": address[1] if by_port else address})
         assert ide.getsockname() == address
@@ -122,7 +122,7 @@ def test_the_helper_waits_for_a_slow_ide_no_longer_than_its_head_start(monkeypat
 
 
 def test_the_helper_never_waits_for_an_ide_that_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launcher.time, "sleep", None)
+    monkeypatch.setattr(time, "sleep", None)
     launcher.wait_for_ide({"ide": "/nowhere/ide.sock", "awaits_environment": True})
     launcher.wait_for_ide({})
 
