@@ -48,6 +48,7 @@ class World:
     registry: dict[str, dict[str, object]] = field(default_factory=dict)  # a feature's name → its metadata
     fetched: list[str] = field(default_factory=list)
     installed: str = ""  # the Dockerfile of the last build
+    owners: dict[str, str] = field(default_factory=dict)  # of workspaces that are not the row's owner's
 
     def ref(self, digest: str) -> str:
         return f"localhost/dev:{digest}"
@@ -104,7 +105,8 @@ class World:
         return []
 
     async def load(self, ids: Sequence[str]) -> list[Versioned]:
-        return [Versioned(replace(self.row, id=ids[0]), "1")]
+        owner = self.owners.get(ids[0], self.row.owner_user_id)
+        return [Versioned(replace(self.row, id=ids[0], owner_user_id=owner), "1")]
 
     def fence(self) -> None:
         pass
@@ -269,6 +271,26 @@ def test_an_image_is_built_once_for_all_that_wait_for_it_and_two_at_once() -> No
     crowd = _world()
     _run(crowd, several)
     assert crowd.at_once[1] == 2
+
+
+def test_a_user_with_many_builds_does_not_make_another_wait_for_all_of_them() -> None:
+    world = _world()
+    world.owners["w-other"] = "another"
+
+    async def other_last(images: DevImages) -> int:
+        async def build(workspace_id: str) -> None:
+            await images.prepare(workspace_id, _status(), _question(_BUILD), lambda news: None)
+
+        crowd = [asyncio.create_task(build(f"w{number}")) for number in range(20)]
+        while world.at_once[0] < 2:
+            await asyncio.sleep(0)
+        await build("w-other")
+        before = len(world.built)
+        await asyncio.gather(*crowd)
+        return before
+
+    assert _run(world, other_last) <= 4
+    assert len(world.built) == 21
 
 
 _HOST = "registry.example/team"

@@ -36,6 +36,7 @@ from codehub.domain.errors import CodeHubError, Conflict, FenceLost, Invalid
 from codehub.domain.feature_refs import LOCK_FILE, FeatureRules
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile
+from codehub.fair_slots import FairSlots
 from codehub.ports.control_store import ControlStore
 from codehub.ports.feature_source import FeatureSource
 from codehub.ports.image_builds import BuildFiles, BuildNews, BuildOrder, DevImageStore, ImageBuilder, Tell
@@ -95,7 +96,7 @@ class DevImages:
         self._rows = rows
         self._lease = lease
         self._jobs: dict[str, _Job] = {}
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._slots = FairSlots(_AT_ONCE)
         self._group: asyncio.TaskGroup | None = None
 
     # --- for the start of a workspace
@@ -189,10 +190,10 @@ class DevImages:
 
     async def _work(self, row: Workspace, plan: Plan, ref: str, status: InstanceStatus, tell: Tell) -> str:
         """Return why the image could not be prepared; empty if it is there."""
-        if self._slots.locked():
+        if self._slots.full:
             tell(BuildNews("Waiting for other builds.\n", "Waiting for other builds"))
         try:
-            async with self._slots:
+            async with self._slots.turn(row.owner_user_id):
                 features = await self._make(plan, ref, status, tell)
             self._jobs[row.id].ignored = tuple((each.key, name) for each in features for name in each.ignored)
             return await self._deps.builder.why_not(ref, self._deps.profile_of(row)[1])
