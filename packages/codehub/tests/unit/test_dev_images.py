@@ -273,6 +273,30 @@ def test_an_image_is_built_once_for_all_that_wait_for_it_and_two_at_once() -> No
     assert crowd.at_once[1] == 2
 
 
+def test_large_files_of_a_build_are_checked_at_the_pace_of_their_owner() -> None:
+    """A Dockerfile of 256 KiB takes a tenth of a second, in which the coordinator does nothing else."""
+    world = _world()
+    world.files["app/Dockerfile"] = b"FROM node:22\n" + b"RUN true\n" * 28_000
+    world.owners["w-other"] = "another"
+    loop_times: dict[str, float] = {}
+
+    async def flood(images: DevImages) -> None:
+        async def describe(workspace_id: str) -> None:
+            answer: dict[str, object] = {"ignored": []}
+            await images.describe(workspace_id, _status(), _question(_BUILD), answer)
+            loop_times[workspace_id] = asyncio.get_running_loop().time()
+
+        begun = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as group:
+            for number in range(30):
+                group.create_task(describe(f"w{number}"))
+            group.create_task(describe("w-other"))
+        assert loop_times["w-other"] == begun
+        assert max(loop_times.values()) - begun > 20
+
+    _run(world, flood)
+
+
 def test_a_user_with_many_builds_does_not_make_another_wait_for_all_of_them() -> None:
     world = _world()
     world.owners["w-other"] = "another"

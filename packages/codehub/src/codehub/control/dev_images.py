@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 import structlog
 
 from codehub.control.dev_features import collect_features
+from codehub.control.owner_pace import OwnerPace, build_units
 from codehub.domain.dev_features import Feature
 from codehub.domain.dev_image import (
     Build,
@@ -97,6 +98,7 @@ class DevImages:
         self._lease = lease
         self._jobs: dict[str, _Job] = {}
         self._slots = FairSlots(_AT_ONCE)
+        self._pace = OwnerPace()
         self._group: asyncio.TaskGroup | None = None
 
     # --- for the start of a workspace
@@ -251,6 +253,8 @@ class DevImages:
             for key, path in places.features.items()
         }
         lock = await files.read(there, f"{clone}/{file.removesuffix('devcontainer.json')}{LOCK_FILE}", _LONGEST_FILE)
+        read = sum(len(each.content) for folder in features.values() for each in folder.values())
+        await self._pace.charge(row.owner_user_id, build_units(len(dockerfile) + len(lock or b""), read))
         text, rules = dockerfile.decode("utf-8", "replace"), self._deps.feature_rules
         plan = plan_image(wanted, places, text, features, lock or b"", rules)
         if refused := forbidden_base(plan.bases, self._deps.check):
