@@ -19,8 +19,7 @@ class FairSlots:
         self._served: dict[str, int] = {}  # only of those who run or wait
         self._numbers = count(1)
 
-    @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return self._free == 0
 
     @asynccontextmanager

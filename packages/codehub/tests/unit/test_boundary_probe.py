@@ -1,4 +1,4 @@
-"""The attempts of `codehub doctor` succeed where nothing prevents them: one that fails by itself would always report *held*."""
+"""Each attempt of `codehub doctor` succeeds where nothing prevents it: one that cannot would always report *held*."""
 
 from __future__ import annotations
 

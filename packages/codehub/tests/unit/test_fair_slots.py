@@ -53,12 +53,12 @@ def test_a_user_with_a_hundred_requests_delays_another_by_one_turn() -> None:
         slots = FairSlots(2)
         crowd = [asyncio.create_task(work(slots, "crowd")) for _ in range(100)]
         await asyncio.sleep(1)
-        assert slots.full
+        assert slots.is_full()
         before = asyncio.get_running_loop().time()
         await work(slots, "one")
         took = asyncio.get_running_loop().time() - before
         await asyncio.gather(*crowd)
-        assert not slots.full
+        assert not slots.is_full()
         return took
 
     assert run_virtual(main(), VirtualLoop()) < 121
@@ -93,7 +93,7 @@ def test_no_slot_is_lost_or_given_twice_when_requests_are_cancelled(
             async with asyncio.TaskGroup() as group:
                 for _ in range(most):
                     group.create_task(work(slots, "after", 0))
-        assert not slots.full
+        assert not slots.is_full()
         assert slots._served == {}, "nothing is kept of those who left"
 
     run_virtual(main(), VirtualLoop())

@@ -192,7 +192,7 @@ class DevImages:
 
     async def _work(self, row: Workspace, plan: Plan, ref: str, status: InstanceStatus, tell: Tell) -> str:
         """Return why the image could not be prepared; empty if it is there."""
-        if self._slots.full:
+        if self._slots.is_full():
             tell(BuildNews("Waiting for other builds.\n", "Waiting for other builds"))
         try:
             async with self._slots.turn(row.owner_user_id):
