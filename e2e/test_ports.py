@@ -169,11 +169,12 @@ async def test_a_hostile_page_on_a_port_reaches_neither_the_dashboard_nor_the_id
         socket = f"{api.replace('http', 'ws', 1)}/workspaces/{doors.workspace_id}/terminals/0011223344556677/attach"
         closing = "new Promise((resolve) => { socket.onclose = (event) => resolve(event.code); })"
         assert await attempt(f"const socket = new WebSocket('{socket}'); return await {closing}") in ("4403", "1006")
-        framed = f"{doors.stack.url}/terminal/{doors.workspace_id}"
-        frame = "const frame = document.createElement('iframe'); frame.src = '%s'; document.body.append(frame);"
-        await attempt(
-            frame % framed + "await new Promise((r) => { frame.onload = r; }); return frame.contentDocument.title"
-        )
+        # The dashboard does not let itself be framed, and Chromium shows an error in its place. The page's own is shown.
+        assert await attempt(_frame("index.html") + "return frame.contentDocument.title") == "hostile"
+        for framed in ("", f"/terminal/{doors.workspace_id}"):
+            assert await attempt(_frame(doors.stack.url + framed) + "return frame.contentDocument.title") == "no"
+        loaded = {frame.url for frame in page.frames if frame.parent_frame is not None}
+        assert loaded == {f"{url}index.html", "chrome-error://chromewebdata/"}, loaded
         if site.mode == "host":
             assert await attempt(_fetch(f"{ide}run", "POST", body="touch pwned")) == "no"
             await attempt(_fetch(f"{ide}run", "POST", mode="no-cors", body="touch pwned"))
@@ -183,6 +184,15 @@ async def test_a_hostile_page_on_a_port_reaches_neither_the_dashboard_nor_the_id
         names = [token["name"] for token in client.get("/api/v1/tokens").json()["items"]]
     assert "stolen" not in json.dumps(names)
     page_faults.clear()
+
+
+def _frame(address: str) -> str:
+    """Opens a frame and waits until it is loaded, which it is with an error too."""
+    return (
+        "const frame = document.createElement('iframe');"
+        f"const loaded = new Promise((resolve) => {{ frame.onload = resolve; }}); frame.src = {json.dumps(address)};"
+        "document.body.append(frame); await loaded; "
+    )
 
 
 def _fetch(address: str, method: str = "GET", mode: str = "cors", body: str | None = None) -> str:

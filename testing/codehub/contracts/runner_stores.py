@@ -204,6 +204,8 @@ class RunnerStoresContract:
         assert [row.id for row in due] == [ws(2).id, ws(7).id, ws(1).id], "those first that waited longest"
         assert due[2].disk_bytes == 7
         assert [row.id for row in await world.disk.to_measure(NOW, every, 1)] == [ws(2).id]
+        others = await world.disk.to_measure(NOW, every, 1, without=[ws(2).id, ws(7).id])
+        assert [row.id for row in others] == [ws(1).id], "one that is left out takes nobody's place"
         await world.disk.note_disk(epoch, due[0], 4096, NOW)
         noted = await one(world, ws(2).id)
         assert (noted.disk_bytes, noted.disk_checked_at) == (4096, NOW)

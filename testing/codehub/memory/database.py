@@ -258,8 +258,10 @@ class MemoryDatabase:
 
     # DiskStore.
 
-    async def to_measure(self, now: datetime, every: timedelta, most: int) -> Sequence[Workspace]:
-        due = [row for row in self.rows.values() if is_to_measure(row, now, every)]
+    async def to_measure(
+        self, now: datetime, every: timedelta, most: int, *, without: Collection[str] = ()
+    ) -> Sequence[Workspace]:
+        due = [row for row in self.rows.values() if row.id not in without and is_to_measure(row, now, every)]
         never = datetime.min.replace(tzinfo=UTC)
         return sorted(due, key=lambda row: (row.disk_checked_at or never, row.id))[:most]
 

@@ -92,6 +92,10 @@ async def _context(files: dict[str, str], links: dict[str, str] | None = None) -
     yield buffer.getvalue()
 
 
+async def _nothing() -> None:
+    pass
+
+
 @pytest.fixture
 async def builds(engine: Engine) -> AsyncIterator[Builds]:
     network = Network(engine)
@@ -143,7 +147,7 @@ async def test_only_the_repositorys_files_are_copied_and_the_same_ones_come_from
     assert builds.output.count("\n.\n..\nDockerfile\napp.py\n") == 2, "what changed is built again"
 
 
-async def test_a_step_of_a_build_sees_nothing_of_the_host(builds: Builds) -> None:
+async def test_a_step_of_a_build_sees_nothing_of_the_host(builds: Builds, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hostile Dockerfile: privileges, the engine's socket, the host's services, its memory and its processes."""
     with socket.socket() as service:
         service.bind(("0.0.0.0", 0))  # as the machine's own services do
@@ -177,12 +181,14 @@ async def test_a_step_of_a_build_sees_nothing_of_the_host(builds: Builds) -> Non
             "    print('sysctl written')\n"
             "except OSError: print('sysctl refused')\n"
         )
-        await builds.build(
-            f"FROM {TINY_IMAGE}",
-            "COPY attack.py /attack.py",
-            'RUN ["python3", "/attack.py"]',
-            files={"attack.py": attack},
-        )
+        lines = (f"FROM {TINY_IMAGE}", "COPY attack.py /attack.py", 'RUN ["python3", "/attack.py"]')
+        await builds.build(*lines, files={"attack.py": attack})
+        # Without the packet filter, the same step reaches the service. Changed, so that it does not come from the cache.
+        without = Builds(builds.engine, builds.network)
+        monkeypatch.setattr(builds.network, "ensure", _nothing)
+        await builds.network.filter.remove()
+        await without.build(*lines, files={"attack.py": attack + "# again\n"})
+        assert "host reached refused\n" in without.output, without.output
     assert "sys_admin 0 sys_ptrace 0 net_admin 0\n" in builds.output, builds.output
     assert "docker False\ndisks []\n" in builds.output
     assert "host refused refused\n" in builds.output

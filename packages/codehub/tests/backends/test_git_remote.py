@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from codehub.adapters import git_remote
 from codehub.adapters.git_remote import GitRemote
 
 pytestmark = pytest.mark.needs("git")
@@ -65,6 +67,27 @@ def test_no_redirect_is_followed() -> None:
     assert "302" in said, said
     assert len(asked) == 1
     assert reached == []
+
+
+@pytest.mark.parametrize("kind", ["ext", "file"])
+def test_git_itself_refuses_what_runs_a_command_or_reads_this_machine(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No such URL is accepted (test_repository.py). If one were, git would still do nothing with it."""
+    with tempfile.TemporaryDirectory() as folder:
+        place, ran = Path(folder), Path(folder, "ran")
+        place.chmod(0o777)
+        subprocess.run(["git", "init", "-q", "--bare", f"{folder}/local.git"], check=True)
+        url = f"ext::touch {ran}" if kind == "ext" else f"file://{folder}/local.git"
+        code, said = ask(url, "")
+        assert code != 0
+        assert f"transport '{kind}' not allowed" in said
+        assert not ran.exists()
+        # Only the list of protocols keeps it from that.
+        allowed = {**git_remote._environment(), "GIT_ALLOW_PROTOCOL": kind}
+        monkeypatch.setattr(git_remote, "_environment", lambda: allowed)
+        assert "not allowed" not in ask(url, "")[1]
+        assert ran.exists() == (kind == "ext")
 
 
 def test_no_configuration_of_this_machine_sends_git_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

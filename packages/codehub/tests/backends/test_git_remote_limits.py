@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,3 +84,62 @@ async def test_an_answer_without_an_end_takes_no_more_memory_than_allowed() -> N
     limit = git_remote._MOST_MEMORY_KIB << 10
     with hostile_server(2 * limit) as url, pytest.raises(Invalid, match="sends too much"):
         await GitRemote().branches(parse_url(url), "", "")
+
+
+class Slow:
+    """A git server whose answers wait until they may go on: who is being answered, and in which order they came."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.may_answer = threading.Semaphore(0)
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        slow = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                slow.asked.append(self.path.split("/")[1])
+                slow.may_answer.acquire()
+                self.send_error(404)
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            self.may_answer.release(100)
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+
+async def test_four_run_at_a_time_and_users_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(git_remote, "_TIMEOUT_S", 120.0)
+    slow, remote = Slow(), GitRemote()
+
+    async def ask(base: str, user: str) -> None:
+        with pytest.raises(Invalid, match="no repository"):
+            await remote.branches(parse_url(f"{base}/{user}/x.git"), "", "", user)
+
+    async def until_asked(number: int) -> None:
+        async with asyncio.timeout(120):
+            while len(slow.asked) < number:
+                await asyncio.sleep(0.01)
+
+    with slow.serving() as base:
+        crowd = [asyncio.create_task(ask(base, "crowd")) for _ in range(6)]
+        await until_asked(4)
+        other = asyncio.create_task(ask(base, "other"))
+        for number in (5, 6, 7):
+            # Nothing is asked beyond those that wait for an answer, until one of them has it.
+            assert len(slow.asked) == number - 1
+            slow.may_answer.release()
+            await until_asked(number)
+        slow.may_answer.release(100)
+        await asyncio.gather(*crowd, other)
+    assert slow.asked == ["crowd"] * 4 + ["other"] + ["crowd"] * 2

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codehub.domain.disk import DiskLevel, disk_level, disk_used, is_to_measure
+from codehub.domain.disk import DiskLevel, disk_level, disk_used, is_to_measure, pause_after
 from codehub.domain.model import HomeCtx, Operation, Phase, Workspace
 from codehub.domain.wording import disk_warning
 from testing.codehub.workspaces import NOW, workspace, workspaces
@@ -97,3 +97,9 @@ def test_when_a_home_is_measured(phase: Phase, changed_min: int, checked_min: in
 def test_an_archived_workspace_uses_no_disk() -> None:
     assert disk_used(replace(HOME, disk_bytes=5)) == 5
     assert disk_used(replace(HOME, disk_bytes=5, home_ctx=None)) is None
+
+
+@pytest.mark.parametrize(("took_s", "pause_s"), [(0, 60), (1, 60), (1.2, 60), (2, 100), (12, 600), (120, 600)])
+def test_a_home_is_left_alone_for_50_times_as_long_as_it_took_within_bounds(took_s: float, pause_s: float) -> None:
+    shortest, longest = timedelta(minutes=1), timedelta(minutes=10)
+    assert pause_after(timedelta(seconds=took_s), shortest, longest) == timedelta(seconds=pause_s)

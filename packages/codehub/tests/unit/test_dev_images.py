@@ -48,6 +48,7 @@ class World:
     registry: dict[str, dict[str, object]] = field(default_factory=dict)  # a feature's name → its metadata
     fetched: list[str] = field(default_factory=list)
     installed: str = ""  # the Dockerfile of the last build
+    owners: dict[str, str] = field(default_factory=dict)  # of workspaces that are not the row's owner's
 
     def ref(self, digest: str) -> str:
         return f"localhost/dev:{digest}"
@@ -104,7 +105,8 @@ class World:
         return []
 
     async def load(self, ids: Sequence[str]) -> list[Versioned]:
-        return [Versioned(replace(self.row, id=ids[0]), "1")]
+        owner = self.owners.get(ids[0], self.row.owner_user_id)
+        return [Versioned(replace(self.row, id=ids[0], owner_user_id=owner), "1")]
 
     def fence(self) -> None:
         pass
@@ -269,6 +271,50 @@ def test_an_image_is_built_once_for_all_that_wait_for_it_and_two_at_once() -> No
     crowd = _world()
     _run(crowd, several)
     assert crowd.at_once[1] == 2
+
+
+def test_large_files_of_a_build_are_checked_at_the_pace_of_their_owner() -> None:
+    """A Dockerfile of 256 KiB takes a tenth of a second, in which the coordinator does nothing else."""
+    world = _world()
+    world.files["app/Dockerfile"] = b"FROM node:22\n" + b"RUN true\n" * 28_000
+    world.owners["w-other"] = "another"
+    loop_times: dict[str, float] = {}
+
+    async def flood(images: DevImages) -> None:
+        async def describe(workspace_id: str) -> None:
+            answer: dict[str, object] = {"ignored": []}
+            await images.describe(workspace_id, _status(), _question(_BUILD), answer)
+            loop_times[workspace_id] = asyncio.get_running_loop().time()
+
+        begun = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as group:
+            for number in range(30):
+                group.create_task(describe(f"w{number}"))
+            group.create_task(describe("w-other"))
+        assert loop_times["w-other"] == begun
+        assert max(loop_times.values()) - begun > 20
+
+    _run(world, flood)
+
+
+def test_a_user_with_many_builds_does_not_make_another_wait_for_all_of_them() -> None:
+    world = _world()
+    world.owners["w-other"] = "another"
+
+    async def other_last(images: DevImages) -> int:
+        async def build(workspace_id: str) -> None:
+            await images.prepare(workspace_id, _status(), _question(_BUILD), lambda news: None)
+
+        crowd = [asyncio.create_task(build(f"w{number}")) for number in range(20)]
+        while world.at_once[0] < 2:
+            await asyncio.sleep(0)
+        await build("w-other")
+        before = len(world.built)
+        await asyncio.gather(*crowd)
+        return before
+
+    assert _run(world, other_last) <= 4
+    assert len(world.built) == 21
 
 
 _HOST = "registry.example/team"

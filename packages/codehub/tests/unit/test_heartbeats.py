@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -187,11 +188,12 @@ def test_homes_are_measured_again_only_after_they_could_have_changed() -> None:
         database.put(replace(workspace(created_at=now), last_access_at=now, keep_awake_until=now + timedelta(days=1)))
         await asyncio.sleep(60)
         assert database.rows[id_].disk_bytes == 0
-        homes.volumes[id_].files["large"] = bytes(5000)
-        await asyncio.sleep(60)
-        assert database.rows[id_].disk_bytes == 0, "not more often than every ten minutes"
-        await asyncio.sleep(600)
-        assert database.rows[id_].disk_bytes == 5000
+        homes.volumes[id_].files["large"] = bytes(3000)
+        await asyncio.sleep(100)
+        assert database.rows[id_].disk_bytes == 3000
+        homes.volumes[id_].files["larger"] = bytes(2000)
+        await asyncio.sleep(100)
+        assert database.rows[id_].disk_bytes == 5000, "also if it was still being written when it was measured"
 
         homes.away = True
         before = database.rows[id_].disk_checked_at
@@ -211,6 +213,63 @@ def test_homes_are_measured_again_only_after_they_could_have_changed() -> None:
         assert database.rows[id_].disk_checked_at == asleep.disk_checked_at, "nothing changes while it sleeps"
 
     during_a_term(scenario)
+
+
+def test_a_home_that_takes_long_is_measured_less_often_and_an_unknown_size_even_less() -> None:
+    unknown = "01980000-0000-7000-8000-000000000003"
+
+    class Large(MemoryHomes):
+        def __init__(self) -> None:
+            super().__init__(MemoryArchives())
+            self.measured: dict[str, list[float]] = {}
+
+        async def size(self, home: HomeKey) -> int | None:
+            self.measured.setdefault(home.workspace_id, []).append(asyncio.get_running_loop().time())
+            await asyncio.sleep(4 if home.workspace_id == OTHER else 0.01)
+            return None if home.workspace_id == unknown else 1
+
+    homes = Large()
+
+    async def scenario(term: Term) -> None:
+        now = term.clock.now()
+        for id_ in (workspace().id, OTHER, unknown):
+            awake = replace(workspace(id_, created_at=now), last_access_at=now)
+            term.database.put(replace(awake, keep_awake_until=now + timedelta(days=1)))
+        await asyncio.sleep(3600)
+        pauses = {id_: [b - a for a, b in pairwise(at)] for id_, at in homes.measured.items()}
+        assert 60 <= min(pauses[workspace().id]) <= max(pauses[workspace().id]) < 100
+        assert 200 <= min(pauses[OTHER]) <= max(pauses[OTHER]) < 240, "50 times as long as it took"
+        assert 600 <= min(pauses[unknown]) <= max(pauses[unknown]) < 640
+
+    during_a_term(scenario, homes=homes)
+
+
+def test_measuring_many_homes_takes_a_small_part_of_the_time_and_leaves_out_none() -> None:
+    class Busy(MemoryHomes):
+        def __init__(self) -> None:
+            super().__init__(MemoryArchives())
+            self.measured: dict[str, list[float]] = {}
+
+        async def size(self, home: HomeKey) -> int | None:
+            self.measured.setdefault(home.workspace_id, []).append(asyncio.get_running_loop().time())
+            await asyncio.sleep(1)
+            return 1
+
+    homes = Busy()
+
+    async def scenario(term: Term) -> None:
+        now = term.clock.now()
+        ids = [f"01980000-0000-7000-8000-{number:012}" for number in range(60)]
+        for id_ in ids:
+            awake = replace(workspace(id_, created_at=now), last_access_at=now)
+            term.database.put(replace(awake, keep_awake_until=now + timedelta(days=1)))
+        await asyncio.sleep(3600)
+        assert homes.measured.keys() == set(ids)
+        pauses = [b - a for at in homes.measured.values() for a, b in pairwise(at)]
+        assert max(pauses) < 700, "each at least every ten minutes"
+        assert sum(map(len, homes.measured.values())) < 0.15 * 3600, "of one second each"
+
+    during_a_term(scenario, homes=homes)
 
 
 def test_a_home_that_takes_too_long_is_of_unknown_size_and_does_not_keep_the_others_waiting() -> None:

@@ -223,6 +223,55 @@ def test_a_flood_of_reports_is_written_once_a_second_and_of_questions_eight_are_
     assert world.questions <= 30 * 8 / 0.1 + 16, "it is not listened to faster than it is answered"
 
 
+class Crowd(Flood):
+    """Ten workspaces of one owner that ask as fast as they can, and one of another owner that asks once a second."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__()
+        self.text = text
+        self.answered: dict[str, int] = {"mallory": 0, "bob": 0}
+
+    async def linkable(self) -> Sequence[Linkable]:
+        owners = {f"w{number}": "mallory" for number in range(10)} | {"other": "bob"}
+        return [Linkable(each, "process", owner, (0, 0)) for each, owner in owners.items()]
+
+    async def status(self, workspace_id: str) -> InstanceStatus:
+        return InstanceStatus(True, True, workspace_id, workspaced=Upstream(workspace_id))
+
+    @asynccontextmanager
+    async def open(self, upstream: Upstream) -> AsyncIterator[Any]:
+        yield Asking(self, upstream.identity)
+
+    async def answer(self, workspace_id: str, instance: str, owner_user_id: str, question: Message) -> object:
+        self.answered[owner_user_id] += 1
+        return {}
+
+
+@dataclass
+class Asking:
+    crowd: Crowd
+    workspace_id: str
+
+    async def send(self, message: Message) -> None:
+        pass
+
+    async def messages(self) -> AsyncIterator[Message]:
+        while True:
+            await asyncio.sleep(1 if self.workspace_id == "other" else 0.001)
+            yield {"id": 1, "ask": "devcontainer", "text": self.crowd.text}
+
+
+def test_the_questions_of_all_workspaces_of_an_owner_share_a_budget_that_others_do_not_notice() -> None:
+    short = Crowd()
+    run_for(60, short)
+    assert 2_500 < short.answered["mallory"] <= 200 + 60 * 50, "fifty a second, and what was saved up"
+    assert short.answered["bob"] >= 58
+    long = Crowd("/**/" * 30_000)  # takes 90 ms
+    run_for(60, long)
+    assert 50 < long.answered["mallory"] <= 80
+    assert long.answered["bob"] >= 55
+
+
 @dataclass
 class Bytes:
     """A connection that always has this to read."""

@@ -96,12 +96,20 @@ def tcp_result(connection: socket.socket, code: int, target: tuple[str, int, boo
 
 
 def try_unix(address: str, name: str) -> tuple[bool | None, str]:
+    before = os.getcwd()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_CONNECT_TIMEOUT_S)
         try:
+            if address.startswith("/"):
+                os.chdir(
+                    os.path.dirname(address)
+                )  # an address has at most 107 bytes, but a longer path is no protection
+                address = os.path.basename(address)
             connection.connect(address)
         except OSError as error:
             return False, f"{name}: {error}"
+        finally:
+            os.chdir(before)
     return True, f"connected to {name}"
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from codehub.adapters.addresses import is_public, own_addresses
 from codehub.domain.errors import Invalid, Unavailable
 from codehub.domain.repository import RepositoryUrl
+from codehub.fair_slots import FairSlots
 
 _TIMEOUT_S = 15.0
 _MOST_OUTPUT = 1 << 20
@@ -55,14 +56,17 @@ class GitRemote:
     def __init__(self, allowed: Sequence[str] = (), ca: str = "") -> None:
         self._allowed = [ipaddress.ip_network(text) for text in allowed]
         self._ca = ca
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._slots = FairSlots(_AT_ONCE)
 
-    async def branches(self, url: RepositoryUrl, username: str, token: str) -> Branches:
-        """Return the branches. Raises Invalid with the problem. Without a token, username and token are empty."""
+    async def branches(self, url: RepositoryUrl, username: str, token: str, user_id: str = "") -> Branches:
+        """Return the branches. Raises Invalid with the problem. Without a token, username and token are empty.
+
+        `user_id` asks. Users take turns, so that one who asks a slow host many times does not make the others wait.
+        """
         if url.uses_ssh:
             raise Invalid("branches are not listed over SSH: type the branch")
         host, port = _host_and_port(url)
-        async with self._slots:
+        async with self._slots.turn(user_id):
             address = await self._checked_address(host, port)
             pin = f"{host.strip('[]')}:{port}:{address}"
             with tempfile.TemporaryDirectory(prefix="codehub-git-") as folder:

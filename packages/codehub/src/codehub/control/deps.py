@@ -55,8 +55,11 @@ class ScheduleSettings:
 @dataclass(frozen=True, slots=True)
 class DiskSettings:
     interval_s: float = 30.0
-    # Between two measurements of one home.
-    every_s: float = 600.0
+    # Between two measurements of one home: `domain.disk.pause_after` chooses.
+    shortest_s: float = 60.0
+    longest_s: float = 600.0
+    # How long a tick may measure homes whose longest pause is not over yet: 5 % of the time.
+    early_s: float = 1.5
     per_tick: int = 50
     timeout_s: float = 120.0
 

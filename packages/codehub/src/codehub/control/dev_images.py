@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 import structlog
 
 from codehub.control.dev_features import collect_features
+from codehub.control.owner_pace import OwnerPace, build_units
 from codehub.domain.dev_features import Feature
 from codehub.domain.dev_image import (
     Build,
@@ -36,6 +37,7 @@ from codehub.domain.errors import CodeHubError, Conflict, FenceLost, Invalid
 from codehub.domain.feature_refs import LOCK_FILE, FeatureRules
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile
+from codehub.fair_slots import FairSlots
 from codehub.ports.control_store import ControlStore
 from codehub.ports.feature_source import FeatureSource
 from codehub.ports.image_builds import BuildFiles, BuildNews, BuildOrder, DevImageStore, ImageBuilder, Tell
@@ -95,7 +97,8 @@ class DevImages:
         self._rows = rows
         self._lease = lease
         self._jobs: dict[str, _Job] = {}
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._slots = FairSlots(_AT_ONCE)
+        self._pace = OwnerPace()
         self._group: asyncio.TaskGroup | None = None
 
     # --- for the start of a workspace
@@ -189,10 +192,10 @@ class DevImages:
 
     async def _work(self, row: Workspace, plan: Plan, ref: str, status: InstanceStatus, tell: Tell) -> str:
         """Return why the image could not be prepared; empty if it is there."""
-        if self._slots.locked():
+        if self._slots.is_full():
             tell(BuildNews("Waiting for other builds.\n", "Waiting for other builds"))
         try:
-            async with self._slots:
+            async with self._slots.turn(row.owner_user_id):
                 features = await self._make(plan, ref, status, tell)
             self._jobs[row.id].ignored = tuple((each.key, name) for each in features for name in each.ignored)
             return await self._deps.builder.why_not(ref, self._deps.profile_of(row)[1])
@@ -250,6 +253,8 @@ class DevImages:
             for key, path in places.features.items()
         }
         lock = await files.read(there, f"{clone}/{file.removesuffix('devcontainer.json')}{LOCK_FILE}", _LONGEST_FILE)
+        read = sum(len(each.content) for folder in features.values() for each in folder.values())
+        await self._pace.charge(row.owner_user_id, build_units(len(dockerfile) + len(lock or b""), read))
         text, rules = dockerfile.decode("utf-8", "replace"), self._deps.feature_rules
         plan = plan_image(wanted, places, text, features, lock or b"", rules)
         if refused := forbidden_base(plan.bases, self._deps.check):

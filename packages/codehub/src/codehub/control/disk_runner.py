@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -11,6 +11,7 @@ from codehub.control.deps import DiskSettings
 from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.heartbeat import Heartbeat
 from codehub.control.observe import home_key
+from codehub.domain.disk import is_to_measure, pause_after
 from codehub.domain.errors import CodeHubError
 from codehub.domain.model import Workspace
 from codehub.ports.clock import Clock
@@ -36,6 +37,8 @@ class DiskRunner:
         self._clock = clock
         self._settings = settings
         self._heartbeat = heartbeat
+        # Homes that are left alone for longer than the shortest pause, and until when. A new term learns it again.
+        self._not_before: dict[str, datetime] = {}
 
     async def run(self) -> None:
         while True:
@@ -44,10 +47,21 @@ class DiskRunner:
             await asyncio.sleep(self._settings.interval_s)
 
     async def tick(self) -> None:
-        every = timedelta(seconds=self._settings.every_s)
-        for workspace in await self._store.to_measure(self._clock.now(), every, self._settings.per_tick):
+        now, began = self._clock.now(), self._clock.monotonic()
+        shortest, longest = (timedelta(seconds=s) for s in (self._settings.shortest_s, self._settings.longest_s))
+        self._not_before = {id_: at for id_, at in self._not_before.items() if at > now}
+        due = await self._store.to_measure(now, shortest, self._settings.per_tick, without=self._not_before.keys())
+        for workspace in due:
+            started = self._clock.monotonic()
+            if started - began > self._settings.early_s and not is_to_measure(workspace, now, longest):
+                break  # those that wait longest came first
             used = await self._measure(workspace)
-            await self._store.note_disk(self._lease.epoch, workspace, used, self._clock.now())
+            took = timedelta(seconds=self._clock.monotonic() - started)
+            pause = longest if used is None else pause_after(took, shortest, longest)
+            checked = self._clock.now()
+            if pause > shortest:
+                self._not_before[workspace.id] = checked + pause
+            await self._store.note_disk(self._lease.epoch, workspace, used, checked)
             self._heartbeat.beat()
 
     async def _measure(self, workspace: Workspace) -> int | None:

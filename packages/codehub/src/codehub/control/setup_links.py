@@ -22,6 +22,7 @@ import structlog
 
 from codehub.control.dev_images import DevImages
 from codehub.control.heartbeat import Heartbeat
+from codehub.control.owner_pace import OwnerPace, question_units
 from codehub.control.polling import next_pause_s
 from codehub.domain.errors import CodeHubError, UpstreamUnavailable
 from codehub.domain.setup import SetupState, SetupStep, StepState, parse_setup
@@ -89,6 +90,7 @@ class SetupLinks:
         self._links = links
         self._instances = instances
         self._heartbeat = heartbeat
+        self._pace = OwnerPace()
         self._linked: dict[str, _Linked] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._hint = asyncio.Event()
@@ -245,6 +247,7 @@ class SetupLinks:
         slots = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
         linked.reported = None
         async for message in stream.messages():
+            await self._pace.charge(linked.workspace.owner_user_id, question_units(message.get("text")))
             if message.get("event") == "setup":
                 linked.reported = parse_setup(message.get("setup"))
                 _put(notes, linked)

@@ -12,6 +12,8 @@ from codehub.domain.model import Operation, Phase, Workspace
 
 # Early enough to delete files before it is over.
 _NEAR_PERCENT = 90
+# Measuring one home takes at most this part of the time: 2 %.
+_PAUSES = 50
 
 
 class DiskLevel(StrEnum):
@@ -36,6 +38,11 @@ def disk_limit(workspace: Workspace) -> int | None:
 def disk_used(workspace: Workspace) -> int | None:
     """Of the home that is there; an archived workspace has none."""
     return workspace.disk_bytes if workspace.home_ctx is not None else None
+
+
+def pause_after(took: timedelta, shortest: timedelta, longest: timedelta) -> timedelta:
+    """How long a home that took so long to measure is left alone: a large one longer than a small one."""
+    return min(longest, max(shortest, took * _PAUSES))
 
 
 def is_to_measure(workspace: Workspace, now: datetime, every: timedelta) -> bool:

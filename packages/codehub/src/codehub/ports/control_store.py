@@ -148,7 +148,9 @@ class ScheduleStore(Protocol):
 
 
 class DiskStore(Protocol):
-    async def to_measure(self, now: datetime, every: timedelta, most: int) -> Sequence[Workspace]:
+    async def to_measure(
+        self, now: datetime, every: timedelta, most: int, *, without: Collection[str] = ()
+    ) -> Sequence[Workspace]:
         """Some that `domain.disk.is_to_measure`, those first that were not measured for the longest time."""
         ...
 

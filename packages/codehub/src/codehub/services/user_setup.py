@@ -80,7 +80,7 @@ class UserSetup:
         if found is not None:
             context = credential_context(who.user_id, parsed.scheme, parsed.host)
             username, token = found[0], self.box().open(found[1], context).decode()
-        return await self.remote.branches(parsed, username, token)
+        return await self.remote.branches(parsed, username, token, who.user_id)
 
     # --- the git key
 

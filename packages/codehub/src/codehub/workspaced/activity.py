@@ -8,7 +8,7 @@ none of them is seen twice. Background jobs, idle shells and a forgotten `sleep 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 WINDOW_S = 60.0
@@ -67,24 +67,26 @@ def below(procs: Iterable[Proc], roots: Iterable[int]) -> set[int]:
     return found
 
 
-def waiting_shells(by_pid: Mapping[int, Proc]) -> set[int]:
-    """Return the processes that wait for the foreground group of their terminal: its ancestors in the same terminal."""
-    found: set[int] = set()
+def in_terminals(by_pid: Mapping[int, Proc], earlier: Set[Key]) -> set[Key]:
+    """Return the processes in the foreground of their terminals: its foreground group, and the shells that wait for it.
+
+    `earlier` is what the last observation found. Between two commands of a loop the group may be empty: the last command
+    has ended, and its shell has not gone on yet. Whoever was in the foreground then still is.
+    """
+    found: set[Key] = set()
+    occupied: set[int] = set()  # terminals
     for proc in by_pid.values():
         if not proc.tty or proc.group != proc.foreground_group:
             continue
-        at = by_pid.get(proc.parent)
-        while at is not None and at.tty == proc.tty and at.pid not in found:
-            found.add(at.pid)
+        occupied.add(proc.tty)
+        at: Proc | None = proc
+        while at is not None and at.tty == proc.tty and at.key not in found:
+            found.add(at.key)
             at = by_pid.get(at.parent)
+    found.update(
+        proc.key for proc in by_pid.values() if proc.tty and proc.tty not in occupied and proc.key in earlier
+    )
     return found
-
-
-def in_foreground(proc: Proc, started: set[int], waiting: set[int]) -> bool:
-    """Return whether a process is in its terminal's foreground group or waits for it, or was started by exec or SSH."""
-    if proc.tty:
-        return proc.group == proc.foreground_group or proc.pid in waiting
-    return proc.pid in started
 
 
 def used(proc: Proc, before: Mapping[Key, Times]) -> float:
@@ -97,16 +99,23 @@ def demanded(proc: Proc, before: Mapping[Key, Times]) -> float:
     return used(proc, before) + max(0.0, proc.waited_s - before.get(proc.key, _NONE).waited_s)
 
 
-def busiest(procs: list[Proc], before: Mapping[Key, Times], roots: Mapping[int, str], window_s: float) -> Busy | None:
+def busiest(
+    procs: list[Proc],
+    before: Mapping[Key, Times],
+    roots: Mapping[int, str],
+    window_s: float,
+    earlier: Set[Key] = frozenset(),
+) -> Busy | None:
     """Return the busiest group of processes, if it counts as work. `roots` maps pids of exec and SSH to what they run.
 
-    `before` is what each process had used when the window began, or when it was first seen.
+    `before` is what each process had used when the window began, or when it was first seen, and `earlier` is who was in
+    the foreground of a terminal in the last observation.
     """
     by_pid = {proc.pid: proc for proc in procs}
-    started, waiting = below(procs, roots), waiting_shells(by_pid)
+    started, foreground = below(procs, roots), in_terminals(by_pid, earlier)
     groups: dict[str, float] = {}
     for proc in procs:
-        if in_foreground(proc, started, waiting):
+        if proc.key in foreground or (not proc.tty and proc.pid in started):
             name = _name(proc, by_pid, roots)
             groups[name] = groups.get(name, 0.0) + demanded(proc, before)
     if not groups:
@@ -138,6 +147,7 @@ class History:
         self._observations: list[tuple[float, dict[Key, Times]]] = []
         self._last: dict[int, Proc] = {}
         self._inherited_s: dict[Key, float] = {}
+        self.foreground: set[Key] = set()  # of terminals, in the last observation
 
     def add(self, now: float, procs: Iterable[Proc]) -> list[Proc]:
         """Record an observation, and return it with the waiting time of ended children added to their parents'.
@@ -155,6 +165,7 @@ class History:
         ]
         self._inherited_s = {proc.key: self._inherited_s.get(proc.key, 0.0) for proc in seen}
         self._last = {proc.pid: proc for proc in seen}
+        self.foreground = in_terminals(by_pid, self.foreground)
         self._observations.append((now, {proc.key: proc.times for proc in seen}))
         # Keep one observation older than the window: the window begins with it.
         while len(self._observations) > 2 and self._observations[1][0] <= now - WINDOW_S:

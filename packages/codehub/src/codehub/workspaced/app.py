@@ -254,7 +254,7 @@ class App:
         for proc in procs:
             if proc.parent in servers and proc.pid not in servers:
                 roots[proc.pid] = proc.name
-        busy = activity.busiest(procs, before, roots, window_s)
+        busy = activity.busiest(procs, before, roots, window_s, self._history.foreground)
         if busy is None and self.setup.keeps_awake:
             return {"active": True, "reason": "the workspace's setup", "cpu_percent": 0.0}
         if busy is None:

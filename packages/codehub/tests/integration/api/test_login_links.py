@@ -80,8 +80,11 @@ async def test_of_many_browsers_that_open_one_link_at_once_one_is_signed_in(api:
 
 
 async def test_a_link_is_over_after_a_minute(api: Api) -> None:
-    url = await link_of(await token_client(api))
-    api.clock.forward(seconds=61)
+    client = await token_client(api)
+    url, in_time = await link_of(client), await link_of(client)
+    api.clock.forward(seconds=59)
+    assert (await opened(api.client(**BY_PROGRAM), in_time)).status_code == 200
+    api.clock.forward(seconds=2)
     browser = api.client(**BY_PROGRAM)
     assert (await browser.get(url)).status_code == 401
     assert (await browser.post(url)).status_code == 401
@@ -188,6 +191,17 @@ async def test_the_session_of_a_link_ends_with_its_token(api: Api) -> None:
     await opened(browser, await link_of(client))
     (token,) = (await browser.get("/api/v1/tokens")).json()["items"]
     assert (await client.delete(f"/api/v1/tokens/{token['id']}")).status_code == 204
+    assert await whoami(browser) is None
+
+
+async def test_a_link_does_not_outlive_its_token(api: Api) -> None:
+    client = await token_client(api)
+    url, other = await link_of(client), await link_of(client)
+    assert (await opened(api.client(**BY_PROGRAM), other)).status_code == 200
+    (token,) = (await client.get("/api/v1/tokens")).json()["items"]
+    assert (await client.delete(f"/api/v1/tokens/{token['id']}")).status_code == 204
+    browser = api.client(**BY_PROGRAM)
+    assert (await opened(browser, url)).status_code == 401
     assert await whoami(browser) is None
 
 

@@ -53,7 +53,7 @@ def test_work_keeps_a_workspace_awake_and_waiting_does_not(runtime: Runtime, tmp
     work: list[tuple[Start, str, str]] = [
         (by_exec, "python3 -c 'while 1: pass'", "while 1: pass"),
         (in_a_closed_terminal, "python3 -c 'while 2: pass'", "while 2: pass"),
-        (in_a_closed_terminal, "while python3 -c 'sum(range(5_000_000))'; do sleep 0.2; done", "bash"),
+        (in_a_closed_terminal, "while python3 -c 'sum(range(20_000_000))'; do sleep 0.2; done", "bash"),
         (over_ssh(tmp_path), "python3 -c 'while 3: pass'", "while 3: pass"),
     ]
     if runtime is not on_processes:

@@ -134,6 +134,37 @@ def test_a_loop_of_short_commands_is_busy_on_an_overloaded_machine() -> None:
     assert found.name == "bash"
 
 
+def test_a_loop_is_busy_between_two_of_its_commands_too() -> None:
+    """The last command has ended, and the shell waits for a core to start the next: nobody is in the foreground group."""
+    history, nested = History(), proc(14, 0.0, parent=10, tty=34816, foreground=11)
+    job = proc(13, 0.0, parent=10, tty=34816, foreground=11)  # in the background
+    command = proc(11, 0.1, parent=14, tty=34816, foreground=11)
+    history.add(1000.0, [SHELL, nested, job, command])
+    for now in (1005.0, 1010.0):  # more than once: the shell may be unlucky again
+        between = history.add(now, [SHELL, nested._replace(cpu_s=20.0), job._replace(cpu_s=30.0)])
+        found = busiest(between, history.before(now)[0], {}, WINDOW_S, history.foreground)
+        assert found is not None
+        assert (found.name, found.cpu_percent) == ("p14", 33.3), "and the job in the background does not count"
+    # The loop was put in the background, or ended: its shell has the terminal again.
+    at_prompt = [each._replace(foreground_group=10, cpu_s=90.0 if each.pid == 14 else each.cpu_s) for each in between]
+    history.add(1015.0, at_prompt)
+    assert busiest(at_prompt, history.before(1015.0)[0], {}, WINDOW_S, history.foreground) is None
+
+
+@given(procs, procs)
+def test_whoever_holds_a_terminal_decides_alone_who_is_in_its_foreground(
+    first: list[Proc], second: list[Proc]
+) -> None:
+    history = History()
+    history.add(1000.0, first)
+    history.add(1005.0, second)
+    fresh = History()
+    fresh.add(1005.0, second)
+    if any(each.tty and each.group == each.foreground_group for each in second):
+        assert history.foreground == fresh.foreground
+    assert fresh.foreground <= history.foreground <= {each.key for each in second if each.tty}
+
+
 @given(st.lists(st.lists(st.tuples(st.integers(2, 9), st.integers(0, 9), st.floats(0, 10)), max_size=8), max_size=8))
 def test_no_time_is_inherited_that_was_not_observed(tables: list[list[tuple[int, int, float]]]) -> None:
     history, observed = History(), 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from codehub.adapters.postgres.control_term import as_leader
@@ -15,6 +15,7 @@ from codehub.domain.model import Workspace
 _COULD_BE_MEASURED = """
     SELECT * FROM workspaces
     WHERE home_ctx IS NOT NULL AND deleted_at IS NULL AND operation = 'NONE' AND phase IN ('RUNNING', 'STANDBY')
+        AND id <> ALL(%(without)s::text[])
         AND (disk_checked_at IS NULL
             OR (disk_checked_at <= %(before)s AND (phase = 'RUNNING' OR phase_changed_at >= disk_checked_at)))
     ORDER BY disk_checked_at NULLS FIRST, id LIMIT %(most)s
@@ -30,11 +31,12 @@ class PostgresDiskStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def to_measure(self, now: datetime, every: timedelta, most: int) -> Sequence[Workspace]:
+    async def to_measure(
+        self, now: datetime, every: timedelta, most: int, *, without: Collection[str] = ()
+    ) -> Sequence[Workspace]:
+        values = {"before": now - every, "most": most, "without": list(without)}
         async with self._database.statement() as connection:
-            rows = await (
-                await connection.execute(_COULD_BE_MEASURED, {"before": now - every, "most": most})
-            ).fetchall()
+            rows = await (await connection.execute(_COULD_BE_MEASURED, values)).fetchall()
         return [one for one in map(workspace_of, rows) if is_to_measure(one, now, every)]
 
     async def note_disk(self, epoch: int, workspace: Workspace, used: int | None, now: datetime) -> None:
