@@ -114,6 +114,8 @@ def test_streams_need_a_token_of_the_owner(doors: Doors) -> None:
             assert status(port, path, headers) == expected, (door, token)
 
 
+@pytest.mark.needs("sshd")
+@pytest.mark.usefixtures("laptop")  # its key: without one, nobody gets an SSH stream
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "file://"])
 def test_no_connection_is_upgraded_for_a_page_of_another_origin(doors: Doors, origin: str) -> None:
     """With the owner's token, so that only the origin is wrong: a browser sends it whether the page wants that or not."""
