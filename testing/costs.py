@@ -3,17 +3,25 @@
 * Each httpx client reads all certificate authorities of the machine: 20 ms of CPU. Tests share one context per kind.
 * structlog without a configuration renders exceptions with rich, which highlights the source of every frame: up to 200 ms
   of CPU for a traceback that nobody reads. Tests get the same lines with Python's own traceback.
+* Some machines set PYTHONDONTWRITEBYTECODE for every program: each run and each process it starts would compile all it
+  imports. The Makefile unsets it too, for what it runs besides pytest.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import ssl
+import sys
 from typing import Any
 
 import httpx._config
 import httpx._transports.default
 import structlog
+
+# When this is imported, no test module and nothing of ours is compiled yet.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 _created = httpx._config.create_ssl_context
 
