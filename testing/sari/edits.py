@@ -54,15 +54,15 @@ class Editor:
 
     def _some_files(self) -> list[Path]:
         """Return files of one randomly chosen folder, which is cheap on a large tree."""
-        here = self._root
+        here = str(self._root)
         while True:
             entries = sorted(
                 (e for e in os.scandir(here) if e.name not in (".git", ".gitignore")), key=lambda e: e.name
             )
-            files = [Path(e.path) for e in entries if e.is_file(follow_symlinks=False)]
-            folders = [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False)]
+            files = [e.path for e in entries if e.is_file(follow_symlinks=False)]
+            folders = [e.path for e in entries if e.is_dir(follow_symlinks=False)]
             if not folders or (files and self._rng.random() < 0.3):
-                return files
+                return [Path(file) for file in files]
             here = self._rng.choice(folders)
 
     def _move_folder(self) -> None:
