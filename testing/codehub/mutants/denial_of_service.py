@@ -205,10 +205,24 @@ DENIAL_OF_SERVICE: Final = (
     Mutant(
         "14: messages inside frames cost nothing",
         "proxy/activity/websocket_frames.py",
-        """                    frames += length // _PIECE
+        """                    frames += _COMPARED + length // _PIECE
 """,
         "",
         _BACKGROUND,
+    ),
+    Mutant(
+        "14: inflating costs nothing",
+        "proxy/activity/websocket_frames.py",
+        "            self._pieces += _INFLATED\n",
+        "",
+        _BACKGROUND,
+    ),
+    Mutant(
+        "14: an owner's workspaces ask as much as they can",
+        "control/setup_links.py",
+        'question_units(message.get("text"))',
+        "0.001",
+        _SETUP_LINKS,
     ),
     Mutant(
         "14: tiny chunks and frames cost nothing",

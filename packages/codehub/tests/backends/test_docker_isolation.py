@@ -139,11 +139,15 @@ async def test_a_workspace_reaches_neither_this_machine_nor_another_workspace(
     with socket.create_server(("0.0.0.0", 0)) as service:
         assert "refused" in await reach(box, gateway, service.getsockname()[1])
     assert "refused" in await reach(box, there, 8080)
-    assert "reached" in await box.ask(wid(2), f"python3 -c '{CONNECT}' {there} 8080"), "the victim's IDE listens there"
+    assert "reached" in await box.ask(wid(2), f"python3 -c '{CONNECT}' {there} 8080"), (
+        "the victim's IDE listens there"
+    )
     victim = await upstream_of(box, 2)
     for path in (victim.socket_path, (await helper_of(box, 2)).socket_path, str(docker_engine.socket)):
         assert "refused" in await box.ask(wid(1), f"python3 -c '{TRY_SOCKET}' {path}")
-        here = subprocess.run(["/usr/bin/python3", "-c", TRY_SOCKET, path], capture_output=True, text=True, check=True)
+        here = subprocess.run(
+            ["/usr/bin/python3", "-c", TRY_SOCKET, path], capture_output=True, text=True, check=True
+        )
         assert here.stdout == "reached\n", "root on this machine gets there by the same attempt"
     # Nor is the engine's socket anywhere else: the only ones are the workspace's own.
     found = (await box.ask(wid(1), f"python3 -c '{FIND_SOCKETS}'")).split()
