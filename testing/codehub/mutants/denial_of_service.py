@@ -225,6 +225,20 @@ DENIAL_OF_SERVICE: Final = (
         _SETUP_LINKS,
     ),
     Mutant(
+        "14: an image keeps its slot for ever",
+        "control/dev_images.py",
+        ", asyncio.timeout(self._deps.timeout_s):",
+        ":",
+        (f"{_TESTS}/unit/test_dev_images.py",),
+    ),
+    Mutant(
+        "14: a build waits for its files for ever",
+        "adapters/build_files.py",
+        "async with asyncio.timeout(_ANSWER_TIMEOUT_S):",
+        "async with asyncio.timeout(3600):",
+        _HOSTILE_HELPER,
+    ),
+    Mutant(
         "14: tiny chunks and frames cost nothing",
         "proxy/connections/pace.py",
         "if pieces > FEW_PIECES:",

@@ -1,4 +1,4 @@
-"""The attempts of `codehub doctor` succeed where nothing prevents them: one that fails by itself would always report *held*."""
+"""The attempts of `codehub doctor` succeed where nothing prevents them. One that always failed would report *held*."""
 
 from __future__ import annotations
 

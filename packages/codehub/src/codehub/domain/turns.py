@@ -1,4 +1,4 @@
-"""Whose turn it is when many users wait for a few slots: a user with a hundred requests delays others by one, not by a hundred.
+"""Whose turn it is when many users wait for a few slots: a user with a hundred requests delays others by one.
 
 Pure.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 def next_turn(waiting: Iterable[str], running: Mapping[str, int], served: Mapping[str, int]) -> str | None:
     """Return who of those waiting gets the next slot: whoever has the fewest, then whoever got one the longest ago.
 
-    `waiting` is in order of arrival, which decides between equals. `served` numbers the slots in the order in which they were
-    given, and holds the number of each user's last one.
+    `waiting` is in order of arrival, which decides between equals. `served` numbers the slots in the order in which they
+    were given, and holds the number of each user's last one.
     """
     return min(waiting, key=lambda holder: (running.get(holder, 0), served.get(holder, 0)), default=None)
