@@ -173,7 +173,7 @@ async def test_a_hostile_page_on_a_port_reaches_neither_the_dashboard_nor_the_id
         assert await attempt(_frame("index.html") + "return frame.contentDocument.title") == "hostile"
         for framed in ("", f"/terminal/{doors.workspace_id}"):
             assert await attempt(_frame(doors.stack.url + framed) + "return frame.contentDocument.title") == "no"
-        loaded = {frame.url for frame in page.frames if frame.parent_frame is not None}
+        loaded = {frame.url for frame in page.frames if frame.parent_frame is not None and frame.url}
         assert loaded == {f"{url}index.html", "chrome-error://chromewebdata/"}, loaded
         if site.mode == "host":
             assert await attempt(_fetch(f"{ide}run", "POST", body="touch pwned")) == "no"

@@ -205,10 +205,38 @@ DENIAL_OF_SERVICE: Final = (
     Mutant(
         "14: messages inside frames cost nothing",
         "proxy/activity/websocket_frames.py",
-        """                    frames += length // _PIECE
+        """                    frames += _COMPARED + length // _PIECE
 """,
         "",
         _BACKGROUND,
+    ),
+    Mutant(
+        "14: inflating costs nothing",
+        "proxy/activity/websocket_frames.py",
+        "            self._pieces += _INFLATED\n",
+        "",
+        _BACKGROUND,
+    ),
+    Mutant(
+        "14: an owner's workspaces ask as much as they can",
+        "control/setup_links.py",
+        'question_units(message.get("text"))',
+        "0.001",
+        _SETUP_LINKS,
+    ),
+    Mutant(
+        "14: an image keeps its slot for ever",
+        "control/dev_images.py",
+        ", asyncio.timeout(self._deps.timeout_s):",
+        ":",
+        (f"{_TESTS}/unit/test_dev_images.py",),
+    ),
+    Mutant(
+        "14: a build waits for its files for ever",
+        "adapters/build_files.py",
+        "async with asyncio.timeout(_ANSWER_TIMEOUT_S):",
+        "async with asyncio.timeout(3600):",
+        _HOSTILE_HELPER,
     ),
     Mutant(
         "14: tiny chunks and frames cost nothing",

@@ -170,13 +170,6 @@ ISOLATION: Final = (
         (f"{_TESTS}/backends/test_git_remote.py",),
     ),
     Mutant(
-        "git: ext:: as a host of SSH",
-        "domain/repository.py",
-        'if short is None or "::" in text or',
-        "if short is None or",
-        (f"{_TESTS}/unit/test_repository.py",),
-    ),
-    Mutant(
         "images: a forbidden FROM is built",
         "control/dev_images.py",
         """        if refused := forbidden_base(plan.bases, self._deps.check):

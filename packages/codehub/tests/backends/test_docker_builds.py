@@ -92,10 +92,6 @@ async def _context(files: dict[str, str], links: dict[str, str] | None = None) -
     yield buffer.getvalue()
 
 
-async def _nothing() -> None:
-    pass
-
-
 @pytest.fixture
 async def builds(engine: Engine) -> AsyncIterator[Builds]:
     network = Network(engine)
@@ -185,7 +181,12 @@ async def test_a_step_of_a_build_sees_nothing_of_the_host(builds: Builds, monkey
         await builds.build(*lines, files={"attack.py": attack})
         # Without the packet filter, the same step reaches the service. Changed, so that it does not come from the cache.
         without = Builds(builds.engine, builds.network)
-        monkeypatch.setattr(builds.network, "ensure", _nothing)
+        found = await builds.network.ensure()
+
+        async def as_it_is() -> object:
+            return found
+
+        monkeypatch.setattr(builds.network, "ensure", as_it_is)
         await builds.network.filter.remove()
         await without.build(*lines, files={"attack.py": attack + "# again\n"})
         assert "host reached refused\n" in without.output, without.output

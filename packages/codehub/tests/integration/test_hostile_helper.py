@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from codehub.adapters import workspaced_client
+from codehub.adapters import build_files, workspaced_client
+from codehub.adapters.build_files import WorkspacedFiles
 from codehub.adapters.workspaced_client import WorkspacedClient
 from codehub.domain.errors import UpstreamUnavailable
 from codehub.ports.instances import Upstream
@@ -79,3 +80,29 @@ async def test_a_large_answer_in_ordinary_chunks_arrives_whole(tmp_path: Path) -
     async with asyncio.timeout(60), answering(tmp_path, OK + chunk * 500 + b"0\r\n\r\n", b"") as upstream:
         async with WorkspacedClient().request(upstream, "GET", "/files/x") as answer:
             assert sum([len(part) async for part in answer.body]) == 500 * 0x8000
+
+
+async def test_a_build_does_not_wait_for_files_whose_answer_never_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits in one of two slots for all users."""
+    monkeypatch.setattr(build_files, "_ANSWER_TIMEOUT_S", 0.2)
+    silent = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await silent.wait()
+        writer.close()
+
+    path = str(tmp_path / "helper.sock")
+    async with asyncio.timeout(60), await asyncio.start_unix_server(serve, path):
+        upstream = Upstream(str(tmp_path), socket_path=path, uid=os.getuid())
+        with pytest.raises(UpstreamUnavailable, match="does not send the folder app"):
+            async with WorkspacedFiles().context(upstream, "app", 1 << 20):
+                pass
+        silent.set()
+    async with (
+        asyncio.timeout(60),
+        answering(tmp_path, b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfile", b"") as there,
+    ):
+        async with WorkspacedFiles().context(there, "app", 1 << 20) as files:
+            assert b"".join([part async for part in files]) == b"file"

@@ -273,6 +273,24 @@ def test_an_image_is_built_once_for_all_that_wait_for_it_and_two_at_once() -> No
     assert crowd.at_once[1] == 2
 
 
+def test_a_workspace_that_never_sends_its_files_keeps_no_slot_for_ever() -> None:
+    class Silent(World):
+        @asynccontextmanager
+        async def context(self, upstream: Upstream, path: str, most: int) -> AsyncIterator[None]:
+            await asyncio.Event().wait()
+            yield None
+
+    world = Silent(_world().row, _world().files)
+
+    async def several(images: DevImages) -> list[Any]:
+        return await asyncio.gather(
+            *(images.prepare(f"w{number}", _status(), _question(_BUILD), lambda news: None) for number in range(4)),
+            return_exceptions=True,
+        )
+
+    assert [str(error) for error in _run(world, several)] == ["it took too long"] * 4
+
+
 def test_large_files_of_a_build_are_checked_at_the_pace_of_their_owner() -> None:
     """A Dockerfile of 256 KiB takes a tenth of a second, in which the coordinator does nothing else."""
     world = _world()

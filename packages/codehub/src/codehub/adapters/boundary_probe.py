@@ -101,9 +101,8 @@ def try_unix(address: str, name: str) -> tuple[bool | None, str]:
         connection.settimeout(_CONNECT_TIMEOUT_S)
         try:
             if address.startswith("/"):
-                os.chdir(
-                    os.path.dirname(address)
-                )  # an address has at most 107 bytes, but a longer path is no protection
+                # An address has at most 107 bytes, but a longer path is no protection.
+                os.chdir(os.path.dirname(address))
                 address = os.path.basename(address)
             connection.connect(address)
         except OSError as error:

@@ -5,6 +5,7 @@ It reads with the workspace's own rights, so no link leads to a file of the host
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from codehub.domain.errors import ArchiveCorrupted, Invalid, UpstreamUnavailable
 from codehub.ports.instances import Upstream
 
 _TAR = {"Accept": "application/x-tar"}
+# A build waits for its files in one of two slots for all users. The helper answers before it has read them.
+_ANSWER_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,13 @@ class WorkspacedFiles:
 
     @contextlib.asynccontextmanager
     async def context(self, upstream: Upstream, path: str, most: int) -> AsyncIterator[AsyncIterator[bytes]]:
-        async with self.client.request(upstream, "GET", _target(path) + "?dockerignore=1", _TAR) as answer:
+        async with contextlib.AsyncExitStack() as stack:
+            target = _target(path) + "?dockerignore=1"
+            try:
+                async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                    answer = await stack.enter_async_context(self.client.request(upstream, "GET", target, _TAR))
+            except TimeoutError:
+                raise UpstreamUnavailable(f"the workspace does not send the folder {path} of the build") from None
             if answer.status != 200:
                 raise Invalid(f"the folder {path} of the build cannot be read")
             yield _bounded(answer, path, most)

@@ -66,7 +66,8 @@ _NEXT_START = "is applied after the workspace was stopped and started"
 class DevImageDeps:
     """`check` is the catalog's rule for images: it raises Invalid. `builds` is the administrator's switch.
 
-    `features` fetches those from a registry, as far as `feature_rules` allow.
+    `features` fetches those from a registry, as far as `feature_rules` allow. `timeout_s` limits how long one image, with
+    everything that it is made from, keeps a slot.
     """
 
     builder: ImageBuilder
@@ -78,6 +79,7 @@ class DevImageDeps:
     features: FeatureSource
     feature_rules: FeatureRules
     builds: bool = False
+    timeout_s: float = 3600.0
 
 
 @dataclass(slots=True)
@@ -195,7 +197,8 @@ class DevImages:
         if self._slots.is_full():
             tell(BuildNews("Waiting for other builds.\n", "Waiting for other builds"))
         try:
-            async with self._slots.turn(row.owner_user_id):
+            # The workspace sends the files, and its repository names the images: neither may keep the slot for ever.
+            async with self._slots.turn(row.owner_user_id), asyncio.timeout(self._deps.timeout_s):
                 features = await self._make(plan, ref, status, tell)
             self._jobs[row.id].ignored = tuple((each.key, name) for each in features for name in each.ignored)
             return await self._deps.builder.why_not(ref, self._deps.profile_of(row)[1])

@@ -113,6 +113,7 @@ def coordinator_deps(world: World) -> CoordinatorDeps:
             ),
             feature_rules=feature_rules,
             builds=settings.devcontainer_builds,
+            timeout_s=2 * settings.build_timeout_s,  # a pull and a build
         ),
     )
 

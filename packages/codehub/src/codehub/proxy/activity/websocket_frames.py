@@ -22,6 +22,10 @@ _DEFLATE_TAIL: Final = b"\x00\x00\xff\xff"
 _INFLATE_STEP: Final = 64 * 1024
 # A message may consist of hundreds of small ones, which are compared one by one. As much as a frame costs.
 _PIECE: Final = 64
+# What a message costs, as a multiple of a frame that is only skipped (about a microsecond).
+_COMPARED: Final = 1
+_READ_IN_PARTS: Final = 1
+_INFLATED: Final = 2
 
 
 def close_frame(code: int, *, masked: bool) -> bytes:
@@ -34,7 +38,7 @@ class Scanner(Protocol):
     def at_boundary(self) -> bool: ...
 
     def feed(self, data: bytes) -> int:
-        """Return how many pieces there were: frames, and parts of messages that were compared with the rules."""
+        """Return how many pieces there were: frames, and the work on messages that were inflated or compared with rules."""
         ...
 
 
@@ -99,7 +103,7 @@ class FrameScanner:
                     at = size
                     break
                 else:
-                    frames += length // _PIECE
+                    frames += _COMPARED + length // _PIECE
                     if not self._background.is_message(_payload(data, at + head, end, second & _MASKED)):
                         self._activity.touch()
             at = end
@@ -158,7 +162,7 @@ class InflatingScanner:
         frames = 0
         while at < size:
             if not self._left:
-                frames += 1
+                frames += 1 + _READ_IN_PARTS
                 data, at, size = self._begin(data, at)
                 if at < 0:
                     break
@@ -234,6 +238,7 @@ class InflatingScanner:
         if not self._opcode_is_data or not self._final:
             return
         if self._compressed:
+            self._pieces += _INFLATED
             self._take(_DEFLATE_TAIL)
             if not self._keep_context:
                 self._inflate = zlib.decompressobj(-15)
