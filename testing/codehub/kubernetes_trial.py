@@ -25,7 +25,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from codehub.adapters.ide.xterm import XtermInstall
 from testing.codehub.docker import tiny_root
+from testing.codehub.ide import IDE_DIR
 from testing.codehub.kubernetes import DEPLOY, ROOT, SCRIPTS, Node, tools
 from testing.codehub.kubernetes_images import closure, is_dynamic
 
@@ -122,6 +124,8 @@ def _files() -> dict[Path, str]:
     inside[valkey] = "usr/local/bin/valkey-server"
     inside[Path(sys.executable).parent / "weed"] = "usr/local/bin/weed"
     inside |= tools()
+    xterm = XtermInstall(IDE_DIR).ensure()
+    inside |= {path: f"usr/share/codehub/ide/{xterm.name}/{path.name}" for path in xterm.iterdir()}
     return {path: name for path, name in inside.items() if path.is_file()}
 
 

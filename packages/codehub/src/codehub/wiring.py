@@ -20,7 +20,7 @@ from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.kubernetes.backends import KubernetesOptions
 from codehub.adapters.kubernetes.homes import ClaimOptions
 from codehub.adapters.kubernetes.manifests import PodOptions
-from codehub.adapters.postgres import users, workspaces
+from codehub.adapters.postgres import users
 from codehub.adapters.postgres.facts import installation_id
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.process.cgroup import Limits
@@ -138,9 +138,8 @@ async def open_world(settings: Settings, *, name: str, chooses: bool = False) ->
                 return await users.count(tx) > 1
 
         async def owner_name(workspace_id: str) -> str:
-            async with database.transaction() as tx:
-                found = await workspaces.get(tx, workspace_id)
-                return "" if found is None else found.owner
+            async with database.statement() as tx:
+                return await users.owner_name(tx, workspace_id)
 
         backends = await open_backends(
             options if chooses else replace(options, runtime="process"), catalog, several_users, owner_name

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from codehub.adapters.ide import xterm
 from codehub.adapters.ide.xterm import XtermInstall
 from codehub.domain.errors import NotFound, Terminal, Transient
 from codehub.services.terminal_program import TerminalProgramFiles
@@ -25,6 +26,16 @@ def test_the_pinned_packages_are_installed_once_and_served_as_files(tmp_path: Pa
     marked.touch()
     assert XtermInstall(tmp_path / "ide").ensure() == home
     assert marked.exists(), "it was not installed again"
+
+
+def test_the_one_in_the_image_is_used_and_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xterm, "PREPARED", tmp_path / "image")
+    name = XtermInstall(tmp_path / "ide").home.name
+    (tmp_path / "image" / name).mkdir(parents=True)
+    install = XtermInstall(tmp_path / "ide")
+    assert install.installed
+    assert install.ensure() == tmp_path / "image" / name
+    assert not (tmp_path / "ide").exists()
 
 
 def test_packages_that_are_not_the_pinned_ones_are_refused_and_removed(tmp_path: Path) -> None:

@@ -164,9 +164,14 @@ def test_every_part_is_there_twice_and_a_workspace_opens_writes_sleeps_and_is_re
     for part in PARTS:
         ready = node.kubectl("get", "deployment", part, "-n", "codehub", "-o", "jsonpath={.status.readyReplicas}")
         assert ready == "2", part
+    # Stored by a Pod of the API, sent by the coordinator's.
+    assert trial.ask("PUT", "/api/v1/secrets/API_TOKEN", json={"value": "s3cret"}).status_code < 300
     workspace_id = trial.create("first")
     trial.reach(workspace_id, "RUNNING")
+    assert trial.page(workspace_id, "/run", "echo $API_TOKEN") == "s3cret\n"
     assert trial.page(workspace_id, "/run", "echo kept > ~/note; cat ~/note; id -u") == "kept\n1000\n"
+    program = trial.ask("POST", "/api/v1/terminal-program").json()
+    assert program["ready"], program
     for verb, phase in (("stop", "STANDBY"), ("archive", "ARCHIVED"), ("start", "RUNNING")):
         assert trial.ask("POST", f"/api/v1/workspaces/{workspace_id}:{verb}").status_code == 202
         trial.reach(workspace_id, phase)
@@ -180,7 +185,9 @@ def test_doctor_in_the_cluster_finds_nothing_but_a_network_that_enforces_no_poli
         "exec", "-n", "codehub", "deployment/coordinator", "-c", "coordinator", "--", *words, check=False
     )
     found = json.loads(raw)
-    assert {"kubernetes", "test pod", "test volume"} <= {one["part"] for one in found if one["health"] == "ok"}, found
+    assert {"kubernetes", "test pod", "test volume", "secrets key"} <= {
+        one["part"] for one in found if one["health"] == "ok"
+    }, found
     problems = [one for one in found if one["health"] == "problem" and one["part"] != "workspace image"]
     assert all("NetworkPolicies" in one["fix"] for one in problems), problems
     tried = {one["boundary"] for one in problems}

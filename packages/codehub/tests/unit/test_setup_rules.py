@@ -142,6 +142,12 @@ def test_the_key_in_the_data_directory_is_made_once_and_for_its_owner_alone(tmp_
         parse_keys("short")
 
 
+def test_without_a_place_for_the_key_its_setting_is_named(tmp_path: Path) -> None:
+    """As in a container whose root is read-only."""
+    with pytest.raises(Invalid, match="set CODEHUB_SECRETS_KEY"):
+        open_box("", tmp_path / "missing")
+
+
 def test_a_key_signs_for_itself_alone() -> None:
     line, private = git_keys.make_key("ada@codehub")
     assert line.startswith("ssh-ed25519 ")

@@ -65,7 +65,13 @@ def open_box(text: str, data_dir: Path, file: Path | None = None) -> SecretBox:
             raise Invalid(f"CODEHUB_SECRETS_KEY_FILE: {file}: {error}") from error
         except OSError as error:
             raise Invalid(f"CODEHUB_SECRETS_KEY_FILE: {file} cannot be read: {error.strerror}") from error
-    return SecretBox((_file_key(data_dir / FILE_NAME),))
+    path = data_dir / FILE_NAME
+    try:
+        return SecretBox((_file_key(path),))
+    except OSError as error:
+        raise Invalid(
+            f"there is no key for secrets, and {path} cannot be used ({error.strerror}): set CODEHUB_SECRETS_KEY"
+        ) from error
 
 
 def _file_key(path: Path) -> bytes:

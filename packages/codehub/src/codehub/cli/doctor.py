@@ -16,6 +16,7 @@ from codehub.cli.coordinator_check import check_coordinator
 from codehub.cli.effective_settings import EffectiveSettings, effective_settings
 from codehub.cli.leftovers import leftovers
 from codehub.cli.output import console
+from codehub.cli.secrets_key_check import check_secrets_key
 
 _MARKS = {Health.GOOD: "ok      ", Health.WARNING: "warning ", Health.BAD: "PROBLEM "}
 
@@ -74,7 +75,7 @@ def _as_json(finding: Finding) -> dict[str, object]:
 
 
 async def _check(state: EffectiveSettings, boundaries_timeout: int) -> list[Finding]:
-    found = [finding for check in (*CHECKS, check_coordinator) for finding in await check(state)]
+    found = [finding for check in (*CHECKS, check_secrets_key, check_coordinator) for finding in await check(state)]
     if boundaries_timeout:
         if sys.stderr.isatty():
             click.echo("Trying the boundaries of a workspace from inside a temporary one…", err=True)

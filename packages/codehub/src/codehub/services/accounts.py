@@ -110,7 +110,8 @@ class Accounts:
 
         Both halves are required: cookies ignore ports, so other programs on the dashboard's host may have seen the cookie.
         """
-        async with self.database.transaction() as tx:
+        # Without a transaction: this runs before every request, and its two statements need not be atomic.
+        async with self.database.statement() as tx:
             bearer = await sessions.by_session_secrets(
                 tx, [hash_secret(secret) for secret in secrets], hash_secret(key), self.clock()
             )
@@ -122,7 +123,7 @@ class Accounts:
             return await sessions.users_of_cookies(tx, [hash_secret(secret) for secret in secrets], self.clock())
 
     async def by_token(self, secret: str) -> Principal | None:
-        async with self.database.transaction() as tx:
+        async with self.database.statement() as tx:
             bearer = await sessions.by_token_secret(tx, hash_secret(secret), self.clock())
         return None if bearer is None else _principal(bearer, by_token=True)
 

@@ -39,10 +39,15 @@ def test_what_is_composed_runs_workspaces_and_they_outlive_it(
         _until(lambda: _ready(installed), installed)
         with signed_in(installed) as client:
             token = client.post("tokens", json={"name": "test"}).json()["token"]
+            # Stored by one container, sent by another, and the image has the web terminal's program.
+            assert client.put("secrets/api-token", json={"value": "s3cret", "kind": "file"}).status_code < 300
+            assert client.post("terminal-program").json()["ready"]
             made = client.post("workspaces", json={"name": "api", "image_ref": TINY_IMAGE})
             assert made.status_code == 201, made.text
             path = f"workspaces/{made.json()['id']}"
             _until(lambda: client.get(path).json()["status"] == "RUNNING", installed)
+            where = "cat $CODEHUB_SECRETS_DIR/api-token"
+            _until(lambda: _inside(installed, made.json()["id"], token, where) == "s3cret", installed)
             # The proxy's container, which is not root, reaches a socket in a directory of the workspace.
             assert _inside(installed, made.json()["id"], token, "echo written > note; cat note") == "written\n"
             assert "hello from" in client.get(f"{path}/logs").text

@@ -1,12 +1,14 @@
 """xterm.js for the web terminal: three files of two npm packages in `IDE_DIR/xterm-VERSION`, all or none.
 
-None of it is in the repository. npm fetches the packages, which are kept only if they match our lock file.
+None of it is in the repository. npm fetches the packages, which are kept only if they match our lock file. CodeHub's image
+has them already: its containers have neither npm nor a data directory of their own.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -17,6 +19,8 @@ from codehub.adapters.ide.node import find_node
 from codehub.adapters.ide.npm import only_one, readable_by_all, run_npm
 from codehub.domain.errors import Terminal, Transient
 
+# Where CodeHub's image has them prepared.
+PREPARED: Final = Path(sys.prefix) / "share/codehub/ide"
 # The files that the page loads, and their paths in the packages.
 _FILES: Final = {
     "xterm.mjs": "@xterm/xterm/lib/xterm.mjs",
@@ -37,8 +41,9 @@ class XtermInstall:
             files("codehub.adapters.ide").joinpath("xterm.lock.json").read_text()
         )
         self.version = self._lock["@xterm/xterm"]["version"]
-        self.home = ide_dir / f"xterm-{self.version}"
-        self._partial = ide_dir / f"xterm-{self.version}.partial"
+        name = f"xterm-{self.version}"
+        self.home = PREPARED / name if (PREPARED / name).is_dir() else ide_dir / name
+        self._partial = ide_dir / f"{name}.partial"
 
     @property
     def installed(self) -> bool:

@@ -40,6 +40,16 @@ _COUNTED = """
 """
 
 
+# Returns the name of a workspace's owner.
+_OWNER_NAME = "SELECT u.username FROM workspaces w JOIN users u ON u.id = w.owner_user_id WHERE w.id = %s"
+
+
+async def owner_name(tx: Transaction, workspace_id: str) -> str:
+    """Return the name of a workspace's owner, empty if there is no such workspace."""
+    row = await (await tx.execute(_OWNER_NAME, [workspace_id])).fetchone()
+    return "" if row is None else str(row["username"])
+
+
 async def credentials(tx: Transaction, username: str) -> Credentials | None:
     row = await (await tx.execute("SELECT * FROM users WHERE username = %s", [username])).fetchone()
     return None if row is None else Credentials(user_of(row), row["password_hash"])
