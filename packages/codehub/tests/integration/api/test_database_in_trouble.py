@@ -39,6 +39,16 @@ async def test_a_read_only_database_makes_the_api_not_ready_until_it_accepts_wri
                 refused = await degraded.client().post("/api/v1/login", json={"username": "x", "password": "y"})
                 assert (refused.status_code, refused.headers["retry-after"]) == (503, "5"), refused.text
                 assert (await degraded.client().get("/health/ready")).status_code == 503
+                signed_in = degraded.client()
+                signed_in.headers.update(ada.headers)
+                signed_in.cookies.update(ada.cookies)
+                listed = await signed_in.get(W)
+                assert (listed.status_code, listed.json()["items"]) == (200, []), "what is only read is still there"
+                for refused in (
+                    await signed_in.post(W, json={"name": "new"}),
+                    await signed_in.post("/api/v1/tokens", json={"name": "new"}),
+                ):
+                    assert (refused.status_code, refused.headers["retry-after"]) == (503, "5"), refused.text
                 admin.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
                 # The sessions that the pool opened meanwhile would stay read-only for as long as it keeps them.
                 await until_ready(degraded)
