@@ -136,6 +136,11 @@ async def test_what_a_newer_version_wrote_is_shown_and_left_to_it(database: Data
     listed = await ada.get(W)
     assert listed.status_code == 200, listed.text
     assert {item["name"] for item in listed.json()["items"]} == {"old", "new"}
+    async with listening(api) as address:
+        key = ada.headers["X-CodeHub-Session-Key"]
+        headers = {"Cookie": f"session={ada.cookies['session']}", "X-CodeHub-Session-Key": key}
+        async with await EventStream.open(f"{address}/api/v1/events", headers) as stream:
+            assert {item["name"] for item in (await stream.next("snapshot"))["items"]} == {"old", "new"}
     refused = await ada.post(f"{W}/{new['id']}:start")
     assert (refused.status_code, "newer" in refused.text) == (409, True)
     assert (await ada.post(f"{W}/{old['id']}:start")).status_code == 202
