@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codehub.domain.disk import DiskLevel, disk_level, disk_used, is_to_measure, pause_after
-from codehub.domain.model import HomeCtx, Operation, Phase, Workspace
+from codehub.domain.model import ErrorReason, HomeCtx, Operation, Phase, Workspace
 from codehub.domain.wording import disk_warning
 from testing.codehub.workspaces import NOW, workspace, workspaces
 
@@ -97,6 +97,11 @@ def test_when_a_home_is_measured(phase: Phase, changed_min: int, checked_min: in
 def test_an_archived_workspace_uses_no_disk() -> None:
     assert disk_used(replace(HOME, disk_bytes=5)) == 5
     assert disk_used(replace(HOME, disk_bytes=5, home_ctx=None)) is None
+
+
+def test_the_size_of_a_lost_home_is_unknown() -> None:
+    assert disk_used(replace(HOME, disk_bytes=5, error_reason=ErrorReason.DATA_LOST)) is None
+    assert disk_used(replace(HOME, disk_bytes=5, error_reason=ErrorReason.RETRY_EXCEEDED)) == 5
 
 
 @pytest.mark.parametrize(("took_s", "pause_s"), [(0, 60), (1, 60), (1.2, 60), (2, 100), (12, 600), (120, 600)])

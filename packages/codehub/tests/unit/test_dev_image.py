@@ -182,6 +182,44 @@ def test_features_are_installed_after_those_that_they_name() -> None:
     assert [feature.key for feature in in_order(circle)] == ["./x", "./y"]
 
 
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"options": []}, "options is an object"),
+        ({"options": {f"o{n}": {} for n in range(101)}}, "options is an object"),
+        ({"containerEnv": []}, "containerEnv holds texts"),
+        ({"containerEnv": {"A": 1}}, "containerEnv holds texts"),
+        ({"containerEnv": {"A B": "1"}}, "containerEnv holds texts"),
+        ({"installsAfter": ["x"] * 101}, "at most 100 features"),
+        ({"dependsOn": []}, "at most 20 features"),
+        ({"dependsOn": {f"./{n}": {} for n in range(21)}}, "at most 20 features"),
+    ],
+)
+def test_a_feature_that_describes_itself_wrongly_is_refused(metadata: dict[str, object], message: str) -> None:
+    with pytest.raises(Invalid, match=message):
+        read_feature("./tool", {}, _feature(**metadata))
+
+
+def test_a_feature_may_hold_as_much_as_is_allowed() -> None:
+    found = read_feature(
+        "./tool",
+        {},
+        _feature(
+            options={f"o{n}": {} for n in range(100)},
+            containerEnv={"A": "1"},
+            installsAfter=["x"] * 100,
+            dependsOn={f"./{n}": {} for n in range(20)},
+        ),
+    )
+    assert (len(found.options), found.env, len(found.installs_after), len(found.depends_on)) == (
+        100,
+        {"A": "1"},
+        100,
+        20,
+    )
+    assert read_feature("./tool", {}, _feature(installsAfter="x")).installs_after == ()
+
+
 def test_every_image_that_a_build_starts_from_is_checked_by_the_catalogs_rule() -> None:
     catalog = Catalog(allowed_images=("node:*",))
 

@@ -15,7 +15,8 @@ from codehub.control.coordinator import run_coordinator
 from codehub.control.deps import CoordinatorDeps, CoordinatorSettings, TtlSettings
 from codehub.control.metrics import Metrics
 from codehub.control.ttl_runner import TtlRunner
-from codehub.domain.model import DesiredState, Operation, Phase, Workspace
+from codehub.domain.actions import stop_target
+from codehub.domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import Fence
 from codehub.ports.homes import HomeKey
@@ -176,6 +177,28 @@ def test_traffic_that_asks_for_running_again_while_it_stops_is_taken_and_acted_o
         )
         kinds = [event.kind for _, event in term.database.events[workspace().id]]
         assert kinds[-4:] == ["operation_started", "operation_done"] * 2, "stopped, then started"
+
+    during_a_term(scenario)
+
+
+def test_a_stop_ends_what_still_runs_in_error() -> None:
+    async def scenario(term: Term) -> None:
+        instances, id_ = term.deps.instances["process"], workspace().id
+        now = term.clock.now()
+        term.database.put(replace(workspace(created_at=now), last_access_at=now))
+        await asyncio.sleep(5)
+        assert term.database.rows[id_].phase is Phase.RUNNING
+        failed = replace(term.database.rows[id_], phase=Phase.ERROR, error_reason=ErrorReason.TIMEOUT, error_count=1)
+        term.database.put(failed)
+        await asyncio.sleep(60)
+        assert (term.database.rows[id_].phase, (await instances.status(id_)).running) == (Phase.ERROR, True)
+        # As the service does.
+        stopped = replace(
+            term.database.rows[id_], error_reason=None, error_count=0, desired_state=stop_target(failed)
+        )
+        term.database.put(stopped)
+        await asyncio.sleep(60)
+        assert (term.database.rows[id_].phase, (await instances.status(id_)).running) == (Phase.STANDBY, False)
 
     during_a_term(scenario)
 

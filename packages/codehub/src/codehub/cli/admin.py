@@ -17,7 +17,7 @@ from codehub.cli.credentials import Credentials
 from codehub.cli.options import connect, find_workspace, json_option, server_option
 from codehub.cli.output import console, print_json, print_table, when
 from codehub.cli.transfer import transferred
-from codehub.domain.errors import Conflict, NotFound
+from codehub.domain.errors import Conflict, Invalid, NotFound
 from codehub.domain.units import format_amount
 
 
@@ -213,7 +213,12 @@ def recover(workspace: str, archive_key: str | None, empty_home: bool, server: s
     body: dict[str, object] = {"archive_key": archive_key} if archive_key or empty_home else {}
     with connect(server) as client:
         found = find_workspace(client, workspace, all_owners=True)
-        recovered = client.post(f"workspaces/{found['id']}:recover", body)
+        try:
+            recovered = client.post(f"workspaces/{found['id']}:recover", body)
+        except Invalid as error:
+            if body:
+                raise
+            raise Invalid(f"{error}\nChoose with --archive-key KEY or --empty-home.") from None
     _said(recovered, f"{recovered['name']} was recovered.", as_json)
 
 

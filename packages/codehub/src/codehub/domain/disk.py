@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from codehub.domain.model import Operation, Phase, Workspace
+from codehub.domain.model import ErrorReason, Operation, Phase, Workspace
 
 # Early enough to delete files before it is over.
 _NEAR_PERCENT = 90
@@ -36,8 +36,10 @@ def disk_limit(workspace: Workspace) -> int | None:
 
 
 def disk_used(workspace: Workspace) -> int | None:
-    """Of the home that is there; an archived workspace has none."""
-    return workspace.disk_bytes if workspace.home_ctx is not None else None
+    """Of the home that is there: an archived workspace has none, and a lost one is of unknown size."""
+    if workspace.home_ctx is None or workspace.error_reason is ErrorReason.DATA_LOST:
+        return None
+    return workspace.disk_bytes
 
 
 def pause_after(took: timedelta, shortest: timedelta, longest: timedelta) -> timedelta:

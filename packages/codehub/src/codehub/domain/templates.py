@@ -78,8 +78,8 @@ class StoredVersion:
     source: str
     created_by: str
     created_at: datetime
-    archived_at: datetime | None = None
-    workspaces: int = 0  # the number of workspaces that use the template, in any version
+    archived_at: datetime | None
+    workspaces: int  # the number of workspaces that use the template, in any version
 
 
 def check_known(newest: StoredVersion, username: str, base: int | None) -> None:

@@ -39,6 +39,16 @@ async def test_a_read_only_database_makes_the_api_not_ready_until_it_accepts_wri
                 refused = await degraded.client().post("/api/v1/login", json={"username": "x", "password": "y"})
                 assert (refused.status_code, refused.headers["retry-after"]) == (503, "5"), refused.text
                 assert (await degraded.client().get("/health/ready")).status_code == 503
+                signed_in = degraded.client()
+                signed_in.headers.update(ada.headers)
+                signed_in.cookies.update(ada.cookies)
+                listed = await signed_in.get(W)
+                assert (listed.status_code, listed.json()["items"]) == (200, []), "what is only read is still there"
+                for refused in (
+                    await signed_in.post(W, json={"name": "new"}),
+                    await signed_in.post("/api/v1/tokens", json={"name": "new"}),
+                ):
+                    assert (refused.status_code, refused.headers["retry-after"]) == (503, "5"), refused.text
                 admin.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
                 # The sessions that the pool opened meanwhile would stay read-only for as long as it keeps them.
                 await until_ready(degraded)
@@ -126,6 +136,11 @@ async def test_what_a_newer_version_wrote_is_shown_and_left_to_it(database: Data
     listed = await ada.get(W)
     assert listed.status_code == 200, listed.text
     assert {item["name"] for item in listed.json()["items"]} == {"old", "new"}
+    async with listening(api) as address:
+        key = ada.headers["X-CodeHub-Session-Key"]
+        headers = {"Cookie": f"session={ada.cookies['session']}", "X-CodeHub-Session-Key": key}
+        async with await EventStream.open(f"{address}/api/v1/events", headers) as stream:
+            assert {item["name"] for item in (await stream.next("snapshot"))["items"]} == {"old", "new"}
     refused = await ada.post(f"{W}/{new['id']}:start")
     assert (refused.status_code, "newer" in refused.text) == (409, True)
     assert (await ada.post(f"{W}/{old['id']}:start")).status_code == 202

@@ -88,6 +88,9 @@ async def test_an_error_is_reported_in_full_sentences(signed_in: Command, stage:
         "Its home is not where it was left (the home is recorded, but it is missing). "
         "Recover it from one of its archives (`codehub admin recover`), or delete it."
     )
+    refused = await signed_in("admin", "recover", "lost")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.splitlines()[-1] == "Choose with --archive-key KEY or --empty-home."
 
 
 async def test_running_workspaces_are_listed_first_then_those_used_last(signed_in: Command, stage: Stage) -> None:

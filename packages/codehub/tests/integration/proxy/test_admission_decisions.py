@@ -133,6 +133,17 @@ async def test_at_the_limit_of_the_installation_the_page_says_whose_workspaces_t
         assert (await here.row(workspace_id))["desired_state"] == "RUNNING"
 
 
+async def test_at_the_limit_of_the_installation_the_page_lists_ones_own_workspaces(database: Database) -> None:
+    async with world(database, LIMITS_MAX_RUNNING_GLOBAL="2", LIMITS_MAX_RUNNING_PER_USER="5") as here:
+        others, own = await here.workspace(await here.api.user("ada")), await here.workspace()
+        workspace_id = await here.workspace(phase="STANDBY", desired_state="STANDBY")
+        page = await (await here.signed_in(workspace_id)).get(f"/w/{workspace_id}/", headers=NAVIGATION)
+        assert page.status_code == 502
+        assert f"/#/workspaces/{own}?action=stop" in page.text
+        assert others not in page.text
+        assert (await here.row(workspace_id))["desired_state"] == "STANDBY"
+
+
 @pytest.mark.parametrize("work", ["a navigation", "a request of a page at work", "a token"])
 async def test_work_keeps_a_workspace_that_is_about_to_sleep_and_background_traffic_does_not(
     here: World, work: str

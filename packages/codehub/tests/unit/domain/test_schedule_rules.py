@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import struct
+import zoneinfo
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -362,3 +365,23 @@ def test_a_home_is_measured_when_its_files_may_have_changed() -> None:
         {"phase": Phase.ARCHIVED},
     ):
         assert not is_to_measure(replace(row, **changes, disk_checked_at=None), NOW, HOUR), changes
+
+
+@pytest.mark.parametrize("name", ["of.ours", "a/b/c/UTC", "x" * 33])
+def test_only_names_of_time_zones_become_paths(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(_a_zone())
+    zoneinfo.reset_tzpath([str(tmp_path)])
+    try:
+        assert zoneinfo.ZoneInfo(name)
+        with pytest.raises(Invalid, match="is not a time zone"):
+            time_zone(name)
+    finally:
+        zoneinfo.reset_tzpath()
+
+
+def _a_zone() -> bytes:
+    """A file of the zone database that says nothing but UTC, version 1."""
+    counts = (0, 0, 0, 0, 1, 4)  # of UT indicators, standard indicators, leap seconds, transitions, types, characters
+    return b"TZif" + bytes(16) + struct.pack(">6l", *counts) + struct.pack(">lbb", 0, 0, 0) + b"UTC\0"

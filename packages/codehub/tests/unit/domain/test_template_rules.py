@@ -177,6 +177,12 @@ def test_labels_are_those_of_kubernetes() -> None:
     assert not accepts("kubernetes.node_selector.-pool", "gpu")
 
 
+def test_an_affinity_is_the_same_in_any_order() -> None:
+    one, other = "nodeAffinity = {a = 1, b = 2}", "podAffinity = {}"
+    texts = [f"kubernetes = {{affinity = {{{first}, {second}}}}}" for first, second in ((one, other), (other, one))]
+    assert len({read_template(text).kubernetes.affinity for text in texts}) == 1
+
+
 def test_an_affinity_is_bounded() -> None:
     def affinity(length: int) -> str:
         return f'kubernetes = {{affinity = {{nodeAffinity = "{"x" * length}"}}}}'

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from codehub.domain.model import Blocked, DesiredState, ErrorReason, Operation, Phase, Progress, Workspace
-from codehub.domain.setup import SetupState, StepState, expected_ports, parse_setup, setup_column, setup_sentence
+from codehub.domain.setup import (
+    SetupState,
+    SetupStep,
+    StepState,
+    expected_ports,
+    parse_setup,
+    setup_column,
+    setup_sentence,
+)
 from codehub.domain.wording import Summary, disk_warning, error_text, fixing_command, progress_text, summarize
 from testing.codehub.workspaces import NOW, WORKSPACE_ID, workspace
 
@@ -196,3 +204,9 @@ def test_the_card_says_the_first_thing_that_matters() -> None:
 def test_expected_ports_are_those_of_the_template_then_of_the_repository() -> None:
     assert expected_ports([3000, 80], parse_setup({"ports": [80, 5173]})) == (3000, 80, 5173)
     assert expected_ports([3000], None) == (3000,)
+
+
+@pytest.mark.parametrize("state", list(StepState))
+def test_only_a_step_that_runs_in_the_workspace_is_skipped(state: StepState) -> None:
+    assert SetupStep("clone", "Clone", state).may_skip is (state is StepState.RUNNING)
+    assert not SetupStep("image-build", "Build", state).may_skip
