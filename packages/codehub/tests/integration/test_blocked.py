@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
+
 from codehub.adapters.postgres import system
 from codehub.adapters.postgres.pool import Database
 from codehub.control.metrics import Metrics
@@ -73,17 +75,19 @@ async def test_a_full_disk_is_named_and_tried_again_until_there_is_room(database
         assert (await reaches(database, Phase.RUNNING)).blocked is None
 
 
+@pytest.mark.parametrize("backend", ["process", "local-dir"])
 async def test_a_dead_backend_is_named_on_the_card_in_the_health_answer_in_the_metrics_and_in_the_timeline(
-    database: Database,
+    database: Database, backend: str
 ) -> None:
     parts, metrics = MemoryParts(), Metrics()
-    parts.instances.away = True
+    dead = parts.instances if backend == "process" else parts.homes
+    dead.away = True
     await put(database)
     async with leading(database, parts, metrics=metrics):
         row = await blocked(database)
         assert row.blocked is not None
         assert row.blocked.reason is ErrorReason.UNREACHABLE
-        assert row.blocked.message.startswith("process does not answer since ")
+        assert row.blocked.message.startswith(f"{backend} does not answer since ")
         assert row.phase is not Phase.ERROR
         assert "blocked" in await kinds(database)
 
@@ -91,13 +95,13 @@ async def test_a_dead_backend_is_named_on_the_card_in_the_health_answer_in_the_m
             async with database.transaction() as tx:
                 components = (await system.leadership(tx, LOCK_ID)).components
             error = components.get("workspace_controller", {}).get("last_error")
-            return error is not None and "process does not answer since" in error
+            return error is not None and f"{backend} does not answer since" in error
 
         await until(said, "the controller says so in its last_error")
-        assert b'codehub_coordinator_backend_up{backend="process"} 0.0' in metrics.render()
-        parts.instances.away = False
+        assert f'codehub_coordinator_backend_up{{backend="{backend}"}} 0.0'.encode() in metrics.render()
+        dead.away = False
         assert (await reaches(database, Phase.RUNNING)).blocked is None
-        assert b'codehub_coordinator_backend_up{backend="process"} 1.0' in metrics.render()
+        assert f'codehub_coordinator_backend_up{{backend="{backend}"}} 1.0'.encode() in metrics.render()
 
 
 async def test_an_archive_store_that_is_away_while_a_home_is_archived_is_reported_and_waited_for(
