@@ -150,6 +150,13 @@ ISOLATION: Final = (
         _DOCKERFILE,
     ),
     Mutant(
+        "6: a stage hides an image of its own name",
+        "domain/dockerfile.py",
+        "complete = self._names[:-1]",
+        "complete = self._names",
+        _DOCKERFILE,
+    ),
+    Mutant(
         "6: a flag of ADD hides a URL",
         "domain/dockerfile.py",
         "_BLANKS.split(rest, maxsplit=1)",
