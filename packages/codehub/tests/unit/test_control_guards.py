@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
@@ -297,7 +298,7 @@ def test_a_damaged_home_that_is_recorded_is_not_purged_by_a_deletion() -> None:
             raise AssertionError("nothing can be archived")
 
         with pytest.raises(Terminal):
-            await actor.act(Task(row, no_fence, ignore_progress, record))
+            await actor.act(Task(row, no_fence, ignore_progress, record, lambda direction: nullcontext()))
         assert workspace().id in world.homes.volumes
 
     run(world, main)

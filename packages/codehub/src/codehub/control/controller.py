@@ -66,6 +66,7 @@ class WorkspaceController:
         self._metrics = metrics
         self._heartbeat = heartbeat
         self._queue = KeyedQueue()
+        self._reconciler.on_turn = self._queue.add
         self._woken = asyncio.Event()
         self._alarm = ""
         self._active_until = 0.0
