@@ -142,6 +142,17 @@ def entry(name: bytes, kind: bytes = tar.FILE, content: bytes = b"", **more: obj
     return head + content + bytes(tar.padding(len(content)))
 
 
+def pax(key: bytes, value: bytes) -> bytes:
+    return entry(b"x", tar.PAX, tar._record(key, value))
+
+
+def sized(kind: bytes, size: int) -> bytes:
+    """A header whose size is in GNU's binary form, which may be negative."""
+    head = tar.encode(tar.Entry(b"a", kind))
+    head = head[:124] + size.to_bytes(12, "big", signed=True) + head[136:148] + b" " * 8 + head[156:]
+    return head[:148] + b"%06o\0 " % sum(head) + head[156:]
+
+
 HOSTILE = {
     "absolute name": [entry(b"/tmp/codehub-hostile", content=b"x")],
     "dot-dot": [entry(b"../outside/new", content=b"x")],
@@ -166,6 +177,14 @@ HOSTILE = {
     "a header of 9 MB": [entry(b"x", tar.PAX, bytes(9 << 20))],
     "a damaged pax record": [entry(b"x", tar.PAX, b"999 path=a\n"), entry(b"a")],
     "a negative size": [entry(b"x", tar.PAX, b"12 size=-12\n"), entry(b"a")],
+    "a negative size in binary": [sized(tar.DEVICES[0], -512)],
+    "a header of negative size": [sized(tar.PAX, -512)],
+    "a time beyond all years": [pax(b"mtime", b"9" * 30), entry(b"a")],
+    "a directory's time": [pax(b"mtime", b"9" * 30), entry(b"a", tar.DIR)],
+    "a size beyond all disks": [entry(b"a", content=b"1\n0\n0\n".ljust(512, b"\0"), sparse_size=10**30)],
+    "a sparse map with a number of 5,000 digits": [
+        entry(b"a", content=(b"1" * 5_000 + b"\n").ljust(5_120, b"\0"), sparse_size=1)
+    ],
     "a root that is a file": [entry(b".", content=b"x")],
 }
 
