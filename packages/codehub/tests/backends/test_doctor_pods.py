@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 import uuid
@@ -21,7 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
-from codehub.cli import boundary_targets
+from codehub.cli import boundary_targets, pod_boundaries
 from codehub.cli.pod_boundaries import try_in_pods
 from codehub.domain.boundaries import Verdict
 from codehub.settings import load_settings
@@ -29,9 +30,22 @@ from codehub.settings import load_settings
 pytestmark = [pytest.mark.needs("root"), pytest.mark.timeout(300)]
 PODS = "/api/v1/namespaces/workspaces/pods"
 NETWORK = {
+    "reach the API",
+    "reach the proxy",
     "reach the Kubernetes API server",
+    "reach the node's kubelet",
+    "reach this machine's loopback",
     "reach this machine's network address",
     "reach another workspace's ports",
+    "reach another workspace's abstract sockets",
+}
+# The commands run as root of this machine, without limits, and can read its files.
+ALWAYS = {
+    "make a user namespace": Verdict.NOT_HELD,
+    "take more memory than its limit": Verdict.NOT_HELD,
+    "start more processes than its limit": Verdict.NOT_TRIED,
+    "reach the database": Verdict.NOT_TRIED,
+    "reach Valkey": Verdict.NOT_TRIED,
 }
 
 
@@ -70,8 +84,8 @@ class Pods(ThreadingHTTPServer):
         code = self.running[name].poll()
         state: dict[str, Any] = {"running": {}} if code is None else {"terminated": {"exitCode": code}}
         phase = "Running" if code is None else "Succeeded" if code == 0 else "Failed"
-        status = {"phase": phase, "podIP": "127.0.0.1", "containerStatuses": [{"name": "probe", "state": state}]}
-        return {**self.pods[name], "status": status}
+        status = {"phase": phase, "containerStatuses": [{"name": "probe", "state": state}]}
+        return {**self.pods[name], "status": status | {"podIP": "127.0.0.1", "hostIP": "127.0.0.1"}}
 
     def end(self, name: str) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -123,9 +137,10 @@ def cluster(place: Path, wrapper: list[str]) -> Iterator[tuple[Pods, dict[str, s
     server = Pods(place, wrapper)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
+    address = f"127.0.0.1:{server.server_address[1]}"
     config = {
         "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_address[1]}"}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://{address}"}}],
         "users": [{"name": "u", "user": {}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "workspaces"}}],
     }
@@ -137,6 +152,8 @@ def cluster(place: Path, wrapper: list[str]) -> Iterator[tuple[Pods, dict[str, s
                 "CODEHUB_RUNTIME": "kubernetes",
                 "CODEHUB_STORAGE": "pvc",
                 "CODEHUB_DATA_DIR": str(place),
+                "CODEHUB_API_BIND": address,  # something that answers
+                "CODEHUB_PROXY_BIND": address,
                 "CODEHUB_K8S_IMAGE": "codehub:1",
                 "CODEHUB_K8S_NAMESPACE": "workspaces",
                 "KUBECONFIG": str(place / "config"),
@@ -151,31 +168,43 @@ def cluster(place: Path, wrapper: list[str]) -> Iterator[tuple[Pods, dict[str, s
 
 
 @pytest.fixture(autouse=True)
-def nothing_leaves_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_leaves_this_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A free port here is the kubelet's."""
     monkeypatch.setattr(boundary_targets, "_METADATA", ("127.0.0.1",))
+    with socket.create_server(("127.0.0.1", 0)) as kubelet:
+        monkeypatch.setattr(pod_boundaries, "_KUBELET_PORT", kubelet.getsockname()[1])
+        yield
 
 
 async def verdicts(given: dict[str, str]) -> dict[str, Verdict]:
     return {one.boundary.name: one.verdict for one in await try_in_pods(load_settings(given), 120)}
 
 
-async def test_a_network_that_enforces_nothing_is_reported(tmp_path: Path) -> None:
+async def test_a_network_that_enforces_nothing_and_a_token_in_the_pod_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text("secret")
+    monkeypatch.setattr(pod_boundaries, "_TOKEN", str(tmp_path / "token"))
     with cluster(tmp_path, []) as (server, given):
         found = await verdicts(given)
         assert not server.pods, "no Pod is left"
-    assert {name for name in NETWORK if found[name] is Verdict.NOT_HELD} == NETWORK, found
-    assert found["reach another workspace's abstract sockets"] is Verdict.NOT_HELD
-    assert found["read a service account's token"] is Verdict.HELD
-    assert found["take more memory than its limit"] is Verdict.NOT_HELD
-    assert found["start more processes than its limit"] is Verdict.NOT_TRIED
+    assert found == {
+        **ALWAYS,
+        **dict.fromkeys(NETWORK, Verdict.NOT_HELD),
+        "read a service account's token": Verdict.NOT_HELD,
+        "reach cloud metadata": found["reach cloud metadata"],  # whatever port 80 of this machine is
+    }
 
 
 async def test_what_is_kept_from_a_pod_is_held(tmp_path: Path) -> None:
     with cluster(tmp_path, ["unshare", "--net", "--"]) as (_, given):
         found = await verdicts(given)
-    assert {name for name in NETWORK if found[name] is Verdict.HELD} == NETWORK, found
-    assert found["reach another workspace's abstract sockets"] is Verdict.HELD
-    assert found["reach cloud metadata"] is Verdict.NOT_TRIED, "silence alone proves nothing"
+    assert found == {
+        **ALWAYS,
+        **dict.fromkeys(NETWORK, Verdict.HELD),
+        "read a service account's token": Verdict.HELD,
+        "reach cloud metadata": Verdict.NOT_TRIED,  # silence alone proves nothing
+    }
 
 
 async def test_what_a_killed_doctor_left_is_removed_by_the_next(tmp_path: Path) -> None:

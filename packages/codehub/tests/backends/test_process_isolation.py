@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -267,6 +268,18 @@ for number in (165, 272, 56, 435, 321, 298, 425, 250, 304, 308):
     expected = {number: "38" if number in missing else "1" for number in numbers}
     if os.uname().machine == "x86_64":
         assert dict(line.split() for line in said.splitlines()) == expected
+
+
+async def test_resource_limits_hold_and_are_not_raised_from_inside(tmp_path: Path) -> None:
+    """They also hold on a machine without control groups."""
+    probe = "import resource as r\nfor k in (r.RLIMIT_CORE, r.RLIMIT_NPROC, r.RLIMIT_NOFILE):\n print(r.getrlimit(k)[1])\n"
+    probe += "r.setrlimit(r.RLIMIT_NPROC, (501, 501))"
+    async with ended(limited(tmp_path, pids=500)) as world:
+        await started(world)
+        said = await world.ask(wid(), f"python3 -u -c '{probe}' 2>&1")
+    files = min(65_536, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    assert said.splitlines()[:3] == ["0", "500", str(files)]
+    assert "not allowed to raise maximum limit" in said
 
 
 async def test_a_fork_bomb_stays_in_its_workspace(tmp_path: Path) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import resource
+import subprocess
+import sys
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codehub.cli.stack.rights import raise_open_files
 from codehub.domain.connection_cap import UNIX_PEER, ConnectionCap, most_per_address, network_of
 
 ADDRESSES = st.sampled_from(["192.0.2.1", "192.0.2.2", "::ffff:192.0.2.1", "2001:db8::1", "2001:db8::2", "", "odd"])
@@ -42,6 +47,31 @@ def test_an_address_of_ipv6_counts_with_its_neighbours_and_a_mapped_one_as_ipv4(
 
 def test_few_open_files_leave_room_for_others() -> None:
     assert (most_per_address(1024), most_per_address(65_536)) == (256, 4000)
+    assert (most_per_address(64), most_per_address(8)) == (16, 16)
+
+
+@pytest.mark.parametrize(("soft", "hard", "raised"), [(256, 1000, 1000), (64, 64, 64)])
+def test_the_limit_of_open_files_is_raised_as_far_as_the_machine_allows(soft: int, hard: int, raised: int) -> None:
+    code = (
+        "import resource as r, sys\n"
+        "from codehub.cli.stack.rights import raise_open_files\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))\n"
+        "raise_open_files()\n"
+        "print(*r.getrlimit(r.RLIMIT_NOFILE))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(soft), str(hard)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(raised), str(hard)]
+
+
+def test_the_limit_of_open_files_is_raised_to_65536_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [(1024, resource.RLIM_INFINITY)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, given: limits.append(given))
+    raise_open_files()
+    raise_open_files()
+    assert limits[1:] == [(65_536, resource.RLIM_INFINITY)]
 
 
 def test_a_reverse_proxy_on_the_unix_socket_carries_the_connections_of_all_users() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codehub.domain.dockerfile import check_dockerfile
+from codehub.domain.dockerfile import check_dockerfile, with_labels
 from codehub.domain.errors import Invalid
 
 _USUAL = """# syntax=docker/dockerfile:1
@@ -76,14 +76,28 @@ def test_what_comes_after_the_target_is_not_built() -> None:
         ('ADD ["h\\u0074tp://a", "/x"]', "ADD takes files"),
         ("ADD git@github.com:a/b /x", "ADD takes files"),
         ("AD\\\nD http://a /x", "ADD takes files"),
+        ("ADD --chown=1\thttp://169.254.169.254/x a /x/", "ADD takes files"),
+        ("ADD --chown=1\u00a0http://169.254.169.254/x a /x/", "flags have the form"),
+        ("ADD -- http://a /x", "flags have the form"),
+        ("ADD a", "ADD takes files"),
+        ("ADD [1]", "cannot be read"),
+        ("ADD [" * 3, "cannot be read"),
         ("ONBUILD ADD http://a /x", "ONBUILD"),
         ("RUN --mount=type=bind,from=evil,target=/x true", "BuildKit"),
         ("RUN --network=host true", "BuildKit"),
         ("RUN --security=insecure true", "BuildKit"),
         ("RUN <<EOF\nx\nEOF", "BuildKit"),
         ("COPY --from=$X /a /b", "without variables"),
+        ("COPY --fr\\om=evil /a /b", "flags have the form"),
+        ('COPY --"from"=evil /a /b', "flags have the form"),
+        ("COPY --'fr'om=evil /a /b", "flags have the form"),
+        ("COPY --chown=1 --fro\\m=evil /a /b", "flags have the form"),
+        ("COPY --from evil /a /b", "flags have the form"),
+        ("COPY --from= /a /b", "flags have the form"),
+        ("COPY --from=\u00b2 /a /b", "flags have the form"),
         ("FROM $UNKNOWN", "not the name of an image"),
         ('FROM "a"', "not the name of an image"),
+        ("FROM --platform=a", "not the name of an image"),
         ("FROM a b c", "FROM has the form"),
         ("FROM --platform=$X a", "platform"),
         ("INCLUDE evil", "is not known"),
@@ -91,6 +105,9 @@ def test_what_comes_after_the_target_is_not_built() -> None:
         ("RUN a\\", "goes on after the end"),
         ("RUN a\x00b", "control character"),
         ("RUN a\x0bADD http://x /y", "control character"),
+        ("RUN a\x85ADD http://x /y", "control character"),
+        ("RUN a\u2028ADD http://x /y", "line separator"),
+        ("RUN a\u2029FROM evil", "line separator"),
     ],
 )
 def test_what_the_host_would_do_for_a_repository_is_refused(line: str, why: str) -> None:
@@ -100,59 +117,96 @@ def test_what_the_host_would_do_for_a_repository_is_refused(line: str, why: str)
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "target", "why"),
     [
-        "",
-        "RUN x",
-        "# escape=`\nFROM a",
-        "FROM a\n" * 60,
-        "ARG X=\nFROM a AS b\nFROM c\n",
-        "FROM " + "a" * (300 << 10),
+        ("", "", "it has no FROM"),
+        ("RUN x\nFROM a\n", "", "only ARG may stand before FROM"),
+        ("# escape=`\nFROM a", "", "must be a backslash"),
+        ("FROM a\n" * 51, "", "too many stages"),
+        ("ARG X=\nFROM a AS b\nFROM c\n", "none", "there is no stage 'none'"),
+        ("FROM " + "a" * 5000, "", "more than 4096 characters"),
+        ("FROM " + "a" * (300 << 10), "", "larger than 256 KiB"),
     ],
 )
-def test_other_files_are_refused(text: str) -> None:
-    with pytest.raises(Invalid):
-        check_dockerfile(text, {}, "none")
+def test_other_files_are_refused(text: str, target: str, why: str) -> None:
+    with pytest.raises(Invalid, match=why):
+        check_dockerfile(text, {}, target)
 
 
-_PIECES = st.sampled_from(
-    [
-        "ADD ",
-        "http://a",
-        " /x",
-        "FROM ",
-        "a",
-        "\\",
-        "\n",
-        "$X",
-        '"',
-        "#",
-        " ",
-        "RUN ",
-        "[",
-        "]",
-        "--from=",
-        "COPY ",
-        "<<E",
-        "\t",
-    ]
+def test_fifty_stages_and_a_target_among_them_are_built() -> None:
+    assert check_dockerfile("FROM a\n" * 49 + "FROM b AS dev\n", {}, "dev").bases == ("a", "b")
+
+
+def test_flags_without_quotes_are_kept() -> None:
+    text = "FROM a\nCOPY --chown=${USER}:1000 \t--from=tools:1 --chmod=0755 /a b:c /d\nADD --chown=$USER a.tar /x:y\n"
+    found = check_dockerfile(text, {})
+    assert found.text.splitlines()[1:] == text.splitlines()[1:]
+    assert found.bases == ("a", "tools:1")
+
+
+def test_labels_are_added_to_each_stage_and_to_nothing_that_only_looks_like_one() -> None:
+    """A line separator once became the end of a line after the check, so that a RUN hid any other instruction."""
+    text = "FROM a AS x\nRUN echo \u2028FROM evil\x85ADD http://a /x\nFROM b\n"
+    assert with_labels(text, {"l": 'v"'}) == (
+        'FROM a AS x\nLABEL l="v\\""\nRUN echo \u2028FROM evil\x85ADD http://a /x\nFROM b\nLABEL l="v\\""\n'
+    )
+
+
+# Words that a Dockerfile is written with, and what parsers may disagree about.
+_WORDS = st.sampled_from(
+    ["ADD", "COPY", "FROM", "RUN", "a", "/x", "http://a", "evil", "$X", "--from=", "--fr", "om=evil", "--chown=1", "AS b",
+     "<<E", "[", "]", '"', "'", "#", "\\", "\\\n", "\u00a0", "\u2028", "\x85", "\x0b"]
+)  # fmt: skip
+_LINES = st.builds(
+    lambda name, words: name + " " + "".join(words),
+    st.sampled_from(["ADD", "COPY", "FROM", "RUN"]),
+    st.lists(st.one_of(st.sampled_from([" ", "\t"]), _WORDS), max_size=8),
 )
 
 
-@given(st.lists(_PIECES, max_size=30).map("".join), st.sampled_from(["", "dev"]))
-def test_no_accepted_file_makes_the_engine_fetch_anything_but_its_bases(text: str, target: str) -> None:
-    with contextlib.suppress(Invalid):
-        found = check_dockerfile("FROM base AS dev\n" + text, {"X": "http://a"}, target)
-        for line in found.text.splitlines():
-            name, _, rest = line.partition(" ")
-            assert not line.startswith("#")
-            assert not line.endswith("\\")
-            if name == "ADD":
-                assert ":" not in rest.rpartition(" ")[0]
-        named = [line.split(" AS ")[0].split()[-1] for line in found.text.splitlines() if line.startswith("FROM ")]
-        assert set(named) <= {*found.bases, "dev", "codehub_last"}
-        # Checked again, it is the same: nothing in it reads differently a second time.
-        assert check_dockerfile(found.text, {"X": "http://a"}, target).text == found.text
+def _read_by_engine(line: str) -> tuple[str, list[str], list[str]]:
+    """The name, flags and words of a line, read as the engine's parser does: byte by byte, without quotes in flags."""
+    name, _, rest = line.partition(" ")
+    flags, words = [], []
+    raw = rest.strip().encode().decode("latin-1")
+    while raw.startswith("--"):
+        word, at, quote = "", 0, ""
+        while at < len(raw) and (quote or not raw[at].isspace()):
+            if raw[at] == "\\" and at + 1 < len(raw):
+                at += 1
+                word += raw[at]
+            elif raw[at] in "'\"" and quote in ("", raw[at]):
+                quote = "" if quote else raw[at]
+            else:
+                word += raw[at]
+            at += 1
+        raw = raw[at:].lstrip()
+        flags.append(word)
+    words = json.loads(raw) if raw.startswith("[") and name == "ADD" else raw.split()
+    return name, flags, words
+
+
+@given(st.lists(_LINES, min_size=1, max_size=3), st.sampled_from(["", "dev"]))
+def test_no_accepted_file_makes_the_engine_fetch_anything_but_its_bases(lines: list[str], target: str) -> None:
+    try:
+        found = check_dockerfile("FROM base AS dev\n" + "\n".join(lines), {"X": "http://a"}, target)
+    except Invalid:
+        return
+    known = set(found.bases)
+    for line in with_labels(found.text, {"l": "v"}).split("\n")[:-1]:
+        assert not line.startswith("#")
+        assert not line.endswith("\\")
+        assert len(line.splitlines()) == 1
+        name, flags, words = _read_by_engine(line)
+        if name == "ADD":
+            assert not [source for source in words[:-1] if ":" in source]
+        if name == "COPY":
+            assert {flag.removeprefix("--from=") for flag in flags if flag.startswith("--from=")} <= known
+        if name == "FROM":
+            assert words[0] in known
+            known |= set(words[2:])  # the stage's name
+    # Checked again, it is the same: nothing in it reads differently a second time.
+    assert check_dockerfile(found.text, {"X": "http://a"}, target).text == found.text
 
 
 def test_a_dockerfile_of_256_kibibytes_is_read_and_a_larger_one_is_refused() -> None:
@@ -179,8 +233,8 @@ def test_a_file_of_some_lines_takes_neither_gigabytes_nor_thousands_of_images(te
 
 
 def test_a_stage_that_is_no_number_of_ours_is_an_image() -> None:
-    for name in ("\u00b2", "7" * 5000):
-        assert check_dockerfile(f"FROM debian:12\nCOPY --from={name} /a /b\n", {}).bases == ("debian:12", name)
+    name = "7" * 5000
+    assert check_dockerfile(f"FROM debian:12\nCOPY --from={name} /a /b\n", {}).bases == ("debian:12", name)
 
 
 def test_a_directive_with_many_blanks_is_read_in_linear_time() -> None:

@@ -22,7 +22,11 @@ _LONGEST_ARGUMENT = 4096
 _INSTRUCTION = re.compile(r"([A-Za-z]+)(?:[ \t]+(.*))?")
 # Blanks around the value are cut off afterwards: as part of the pattern they would take quadratic time.
 _DIRECTIVE = re.compile(r"#[ \t]*([A-Za-z]+)[ \t]*=(.*)")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+# With what Python, but not the engine, takes for the end of a line.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_BLANKS = re.compile(r"[ \t]+")
+# The engine removes quotes and backslashes from flags and ends them at more than blanks: only plain ones are allowed.
+_FLAG = re.compile(r"--[a-z-]+=[!#-&(-\[\]-~]+")
 _HEREDOC = re.compile(r"(?:^|[ \t])\d*<<-?[ \t]*['\"]?[A-Za-z_]")
 _FROM = re.compile(r"(?:--platform=(\S+)[ \t]+)?(\S+)(?:[ \t]+[Aa][Ss][ \t]+([A-Za-z0-9][A-Za-z0-9_.-]{0,127}))?")
 _COPY_FROM = re.compile(r"--from=(\S+)")
@@ -69,7 +73,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     start, at_top = 0, True
     for number, raw in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         if _CONTROL.search(raw):
-            raise Invalid(f"line {number}: it holds a control character")
+            raise Invalid(f"line {number}: it holds a control character or a line separator")
         line = raw.strip(" \t")
         if at_top and (directive := _DIRECTIVE.fullmatch(line)):
             if directive[1].lower() == "escape" and directive[2].strip(" \t") != "\\":
@@ -157,6 +161,7 @@ class _Stages:
         self._globals[found[1]] = _short(self._given.get(found[1], self._filled(default)))
 
     def _copy(self, rest: str) -> None:
+        _after_flags(rest)
         for source in _COPY_FROM.findall(rest):
             if "$" in source or "\\" in source or '"' in source or "'" in source:
                 raise Invalid("COPY --from names a stage or an image, without variables")
@@ -173,7 +178,7 @@ class _Stages:
     def _image(self, text: str) -> str:
         """Return the image that FROM names. The engine gets it without variables."""
         image = self._filled(text)
-        if not image or any(char in image for char in "$\\\"' \t") or _CONTROL.search(image):
+        if not image or image[0] == "-" or any(char in image for char in "$\\\"' \t") or _CONTROL.search(image):
             raise Invalid(f"{text!r} is not the name of an image")
         return image
 
@@ -197,26 +202,40 @@ def _short(text: str) -> str:
     return text
 
 
+def _after_flags(rest: str) -> str:
+    """Return what follows the flags of COPY or ADD. Raises Invalid if the engine could read one differently."""
+    while rest.startswith("--"):
+        flag, *more = _BLANKS.split(rest, maxsplit=1)
+        if not _FLAG.fullmatch(flag):
+            raise Invalid("flags have the form --name=value, without quotes and backslashes")
+        rest = more[0] if more else ""
+    return rest
+
+
 def _check_added(rest: str) -> None:
-    words = _words(rest)
-    sources = [word for word in words if not word.startswith("--")][:-1]
+    sources = _words(_after_flags(rest))[:-1]
     if not sources or not all(_ADDED.fullmatch(source) for source in sources):
         raise Invalid("ADD takes files of the repository only; fetch others with RUN")
 
 
 def _words(rest: str) -> list[str]:
     """Return the words of ADD. The JSON form is what the engine takes for one: everything else is split at blanks."""
-    flags = []
-    while rest.startswith("--"):
-        flag, _, rest = rest.partition(" ")
-        flags.append(flag)
-        rest = rest.lstrip(" \t")
-    if rest.startswith("["):
-        try:
-            words = json.loads(rest)
-        except (ValueError, RecursionError):
-            words = None
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise Invalid("ADD holds a list that cannot be read")
-        return [*flags, *words]
-    return [*flags, *rest.split()]
+    if not rest.startswith("["):
+        return rest.split()
+    try:
+        words = json.loads(rest)
+    except (ValueError, RecursionError):
+        words = None
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise Invalid("ADD holds a list that cannot be read")
+    return words
+
+
+def with_labels(text: str, labels: Mapping[str, str]) -> str:
+    """Return a checked Dockerfile in which every stage begins with these labels."""
+    instruction = "LABEL " + " ".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
+    lines: list[str] = []
+    # Split as the check did: `splitlines` knows ends of lines that neither the check nor the engine knows.
+    for line in text.removesuffix("\n").split("\n"):
+        lines += [line, instruction] if line.startswith("FROM ") else [line]
+    return "\n".join(lines) + "\n"

@@ -27,6 +27,7 @@ from codehub.adapters.docker.container import BROUGHT, DockerLimits
 from codehub.adapters.docker.engine import INSTALLATION, ROLE, Engine
 from codehub.adapters.docker.images import IDE_LABEL, ensure_image, find_image
 from codehub.adapters.docker.network import Network
+from codehub.domain.dockerfile import with_labels
 from codehub.domain.errors import CodeHubError, Invalid, Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.domain.profiles import AppProfile
@@ -151,15 +152,11 @@ class DockerImageBuilder:
         The engine removes from the context what .dockerignore names, once it has read the Dockerfile. Without that, a new
         name for each build would be copied by `COPY .`, and nothing after it would come from the cache.
         """
-        labels = " ".join(f"{name}={json.dumps(value)}" for name, value in self._labels.items())
-        lines = []
-        for line in order.dockerfile.splitlines():
-            lines.append(line)
-            if line.startswith("FROM "):
-                lines.append(f"LABEL {labels}")  # also on what a failed build leaves, so that it is found
+        # Labels are also on what a failed build leaves, so that it is found.
+        dockerfile = with_labels(order.dockerfile, self._labels)
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as out:
-            _add(out, order.name, ("\n".join(lines) + "\n").encode(), executable=False)
+            _add(out, order.name, dockerfile.encode(), executable=False)
             _add(out, ".dockerignore", f"{order.name}\n.dockerignore\n".encode(), executable=False)
             for path, file in order.files.items():
                 _add(out, path, file.content, executable=file.executable)
