@@ -167,7 +167,8 @@ _LINES = st.builds(
 def _read_by_engine(line: str) -> tuple[str, list[str], list[str]]:
     """The name, flags and words of a line, read as the engine's parser does: byte by byte, without quotes in flags."""
     name, _, rest = line.partition(" ")
-    flags, words = [], []
+    flags: list[str] = []
+    words: list[str] = []
     raw = rest.strip().encode().decode("latin-1")
     while raw.startswith("--"):
         word, at, quote = "", 0, ""
