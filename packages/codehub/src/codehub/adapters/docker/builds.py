@@ -153,10 +153,12 @@ class DockerImageBuilder:
         """
         labels = " ".join(f"{name}={json.dumps(value)}" for name, value in self._labels.items())
         lines = []
-        for line in order.dockerfile.splitlines():
+        # Not splitlines(): lines end where they did when they were checked, and where the engine ends them.
+        for line in order.dockerfile.removesuffix("\n").split("\n"):
             lines.append(line)
-            if line.startswith("FROM "):
-                lines.append(f"LABEL {labels}")  # also on what a failed build leaves, so that it is found
+            # Also on what a failed build leaves, so that it is found; and after labels that may replace ours.
+            if line.startswith(("FROM ", "LABEL ")):
+                lines.append(f"LABEL {labels}")
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as out:
             _add(out, order.name, ("\n".join(lines) + "\n").encode(), executable=False)
