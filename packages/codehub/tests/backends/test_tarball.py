@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codehub.adapters.feature_files import files_of
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.tarball import format as tar
 from codehub.adapters.tarball.pack import MAX_DEPTH, MAX_PATH, Packed, pack_tree
@@ -201,6 +202,13 @@ def test_a_hostile_archive_harms_nothing(what: str, tmp_path: Path) -> None:
     assert fingerprint(outside) == before
     assert (outside / "victim").stat().st_nlink == 1
     assert not Path("/tmp/codehub-hostile").exists()
+
+
+def test_a_feature_of_a_workspace_cannot_keep_the_coordinator_busy() -> None:
+    """It is read on the event loop: a reader that goes back to the same header would stop everything."""
+    for kind in (tar.PAX, tar.DEVICES[0]):
+        with pytest.raises(ArchiveCorrupted):
+            files_of(sized(kind, -512) + tar.END, "a feature")
 
 
 def test_devices_are_left_out_and_outward_links_are_only_links(tmp_path: Path) -> None:

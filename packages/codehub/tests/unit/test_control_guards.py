@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -122,6 +122,33 @@ def test_a_workspace_whose_probe_fails_unexpectedly_does_not_end_the_term() -> N
             await world.until(lambda row: row.phase is Phase.RUNNING)
             term = world.database.epoch
             instances.hostile = True
+            await asyncio.sleep(3_600)
+            assert instances.failed > 1
+            assert world.database.epoch == term
+
+    run(world, main)
+
+
+def test_an_event_that_cannot_be_read_does_not_end_the_term() -> None:
+    """An engine's event holds all labels of an image: with 130 KB of them, its line is longer than the client reads."""
+
+    class Failing(MemoryInstances):
+        failed = 0
+
+        async def watch(self) -> AsyncIterator[str]:
+            self.failed += 1
+            if self.failed:
+                raise ValueError("Chunk too big")
+            yield ""
+
+    instances = Failing()
+    world = World(instances=instances)
+
+    async def main() -> None:
+        world.put()
+        async with world.leading():
+            await world.until(lambda row: row.phase is Phase.RUNNING)
+            term = world.database.epoch
             await asyncio.sleep(3_600)
             assert instances.failed > 1
             assert world.database.epoch == term
