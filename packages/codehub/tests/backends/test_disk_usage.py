@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from codehub.adapters.filesystem.dir_cursor import look_into
+from codehub.adapters.filesystem import dir_cursor
+from codehub.adapters.filesystem.dir_cursor import DirCursor, look_into
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.homes import usage
 from codehub.adapters.homes.local_dir import LocalDirHomes
@@ -75,20 +76,59 @@ def test_a_directory_that_becomes_a_link_or_vanishes_is_left_out(
     assert 3 * MIB <= found < 4 * MIB
 
 
-def test_a_deep_tree_is_measured_with_few_open_files(tmp_path: Path) -> None:
-    at = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(1500):
+def nested(root: Path, depth: int, name: bytes = b"file", content: bytes = b"") -> None:
+    at = os.open(root, os.O_RDONLY)
+    for _ in range(depth):
         os.mkdir("d", dir_fd=at)
         below = os.open("d", os.O_RDONLY, dir_fd=at)
         os.close(at)
         at = below
-    with os.fdopen(os.open("large", os.O_WRONLY | os.O_CREAT, dir_fd=at), "wb") as file:
-        file.write(os.urandom(3 * MIB))
+    with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT, dir_fd=at), "wb") as file:
+        file.write(content)
     os.close(at)
+
+
+def test_a_deep_tree_is_measured_with_few_open_files(tmp_path: Path) -> None:
+    nested(tmp_path, 1500, b"large", os.urandom(3 * MIB))
     found = measured(tmp_path)
     remove_tree(tmp_path / "d")  # pytest cannot
     assert found is not None
     assert found >= 3 * MIB
+
+
+def test_leaving_a_deep_tree_takes_one_step_for_each_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[object] = []
+
+    def counted(name: str | Path, dir_fd: int | None = None) -> int:
+        opened.append(name)
+        return look_into(name, dir_fd)
+
+    monkeypatch.setattr(usage, "look_into", counted)
+    monkeypatch.setattr(dir_cursor, "look_into", counted)
+    nested(tmp_path, depth := 1_000)
+    found = measured(tmp_path)
+    remove_tree(tmp_path / "d")  # pytest cannot
+    assert found is not None
+    assert len(opened) < 3 * depth, "from the root, it is more the deeper the tree is: hours at a million levels"
+
+
+def test_a_directory_that_was_moved_is_left_to_where_it_was_entered_from(tmp_path: Path) -> None:
+    """Not to where it is now: `..` would lead there."""
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    (outside / "d").mkdir(parents=True)
+    home.mkdir()
+    nested(home, depth := 100)
+    (home / "d" / "d" / "mark").touch()
+    with DirCursor(home, open_dir=look_into) as at:
+        for _ in range(depth):
+            at.enter("d")
+        os.rename(home / "d" / "d" / "d", outside / "d" / "d")
+        (home / "d" / "d" / "d").mkdir()
+        while at.depth > 2:
+            at.leave()
+        assert "mark" in os.listdir(at.fd)
+    for top in (home, outside):
+        remove_tree(top)
 
 
 def test_what_is_not_bounded_or_cannot_be_read_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codehub.adapters.feature_files import files_of
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.tarball import format as tar
 from codehub.adapters.tarball.pack import MAX_DEPTH, MAX_PATH, Packed, pack_tree
@@ -142,6 +143,17 @@ def entry(name: bytes, kind: bytes = tar.FILE, content: bytes = b"", **more: obj
     return head + content + bytes(tar.padding(len(content)))
 
 
+def pax(key: bytes, value: bytes) -> bytes:
+    return entry(b"x", tar.PAX, tar._record(key, value))
+
+
+def sized(kind: bytes, size: int) -> bytes:
+    """A header whose size is in GNU's binary form, which may be negative."""
+    head = tar.encode(tar.Entry(b"a", kind))
+    head = head[:124] + size.to_bytes(12, "big", signed=True) + head[136:148] + b" " * 8 + head[156:]
+    return head[:148] + b"%06o\0 " % sum(head) + head[156:]
+
+
 HOSTILE = {
     "absolute name": [entry(b"/tmp/codehub-hostile", content=b"x")],
     "dot-dot": [entry(b"../outside/new", content=b"x")],
@@ -166,6 +178,14 @@ HOSTILE = {
     "a header of 9 MB": [entry(b"x", tar.PAX, bytes(9 << 20))],
     "a damaged pax record": [entry(b"x", tar.PAX, b"999 path=a\n"), entry(b"a")],
     "a negative size": [entry(b"x", tar.PAX, b"12 size=-12\n"), entry(b"a")],
+    "a negative size in binary": [sized(tar.DEVICES[0], -512)],
+    "a header of negative size": [sized(tar.PAX, -512)],
+    "a time beyond all years": [pax(b"mtime", b"9" * 30), entry(b"a")],
+    "a directory's time": [pax(b"mtime", b"9" * 30), entry(b"a", tar.DIR)],
+    "a size beyond all disks": [entry(b"a", content=b"1\n0\n0\n".ljust(512, b"\0"), sparse_size=10**30)],
+    "a sparse map with a number of 5,000 digits": [
+        entry(b"a", content=(b"1" * 5_000 + b"\n").ljust(5_120, b"\0"), sparse_size=1)
+    ],
     "a root that is a file": [entry(b".", content=b"x")],
 }
 
@@ -182,6 +202,13 @@ def test_a_hostile_archive_harms_nothing(what: str, tmp_path: Path) -> None:
     assert fingerprint(outside) == before
     assert (outside / "victim").stat().st_nlink == 1
     assert not Path("/tmp/codehub-hostile").exists()
+
+
+def test_a_feature_of_a_workspace_cannot_keep_the_coordinator_busy() -> None:
+    """It is read on the event loop: a reader that goes back to the same header would stop everything."""
+    for kind in (tar.PAX, tar.DEVICES[0]):
+        with pytest.raises(ArchiveCorrupted):
+            files_of(sized(kind, -512) + tar.END, "a feature")
 
 
 def test_devices_are_left_out_and_outward_links_are_only_links(tmp_path: Path) -> None:

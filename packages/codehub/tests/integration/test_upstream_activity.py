@@ -78,6 +78,14 @@ async def test_what_makes_sense_is_believed_but_never_lies_in_the_future(body: b
     assert await reported_activity(ok(body)) == when
 
 
+@pytest.mark.parametrize("offset", ["+23:59", "-23:59:59", "+01:00:00.000001"])
+async def test_a_time_is_stored_without_its_offset(offset: str) -> None:
+    """PostgreSQL refuses these, and with them the statement that stores the times of all workspaces."""
+    found = await reported_activity(ok(f'{{"last_active_at": "2026-11-15T00:00:00{offset}"}}'.encode()))
+    assert found is not None
+    assert found.tzinfo is UTC
+
+
 async def test_an_ide_at_an_ipv6_address_is_asked_too() -> None:
     """Pods of some clusters have no other addresses."""
     async with listening(Ide(ok(b'{"active": true}')), "::1") as upstream:
@@ -114,6 +122,7 @@ NO_ACTIVITY = {
     "no text": ok(b"\xff\xfe"),
     "nothing": ok(b""),
     # "beyond all years" and "nested too deep" once failed the whole tick: one workspace kept all others awake.
+    "before all years": ok(b'{"last_active_at": "0001-01-01T00:00:00+09:00"}'),
     "beyond all years": ok(b'{"last_active_at": 1e300}'),
     "year 3 million": ok(b'{"last_active_at": 99999999999999}'),
     "not a number": ok(b'{"last_active_at": NaN}'),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
@@ -122,6 +123,33 @@ def test_a_workspace_whose_probe_fails_unexpectedly_does_not_end_the_term() -> N
             await world.until(lambda row: row.phase is Phase.RUNNING)
             term = world.database.epoch
             instances.hostile = True
+            await asyncio.sleep(3_600)
+            assert instances.failed > 1
+            assert world.database.epoch == term
+
+    run(world, main)
+
+
+def test_an_event_that_cannot_be_read_does_not_end_the_term() -> None:
+    """An engine's event holds all labels of an image: with 130 KB of them, its line is longer than the client reads."""
+
+    class Failing(MemoryInstances):
+        failed = 0
+
+        async def watch(self) -> AsyncIterator[str]:
+            self.failed += 1
+            if self.failed:
+                raise ValueError("Chunk too big")
+            yield ""
+
+    instances = Failing()
+    world = World(instances=instances)
+
+    async def main() -> None:
+        world.put()
+        async with world.leading():
+            await world.until(lambda row: row.phase is Phase.RUNNING)
+            term = world.database.epoch
             await asyncio.sleep(3_600)
             assert instances.failed > 1
             assert world.database.epoch == term
@@ -300,7 +328,7 @@ def test_an_image_of_devcontainer_json_is_checked_again_at_each_start(
         )
         image = DevImage("d", "dev:1", ("node:22",))
         row = replace(workspace(), operation=Operation.STARTING, home_ctx=CTX, dev_image=image, error_count=attempts)
-        await actor.act(Task(row, no_fence, ignore_progress, unused))
+        await actor.act(Task(row, no_fence, ignore_progress, unused, lambda direction: nullcontext()))
         assert world.instances.there[row.id].spec_digest.split()[0] == started
         assert asked == ([] if attempts else [image])
 
@@ -340,7 +368,7 @@ def test_a_damaged_home_that_is_recorded_is_not_purged_by_a_deletion() -> None:
             raise AssertionError("nothing can be archived")
 
         with pytest.raises(Terminal):
-            await actor.act(Task(row, no_fence, ignore_progress, record))
+            await actor.act(Task(row, no_fence, ignore_progress, record, lambda direction: nullcontext()))
         assert workspace().id in world.homes.volumes
 
     run(world, main)

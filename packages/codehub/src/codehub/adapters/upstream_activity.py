@@ -66,7 +66,8 @@ def _said(body: bytes, now: datetime) -> Work | None:
                 return Work(now, _SOMEBODY)
             case {"last_active_at": str(text)}:
                 when = datetime.fromisoformat(text)
-                return Work(min(when if when.tzinfo else when.replace(tzinfo=UTC), now), _SOMEBODY)
+                # As UTC: PostgreSQL takes fewer offsets than Python, and would refuse the times of all workspaces.
+                return Work(min(when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC), now), _SOMEBODY)
             case {"last_active_at": int(seconds) | float(seconds)}:
                 return Work(min(datetime.fromtimestamp(seconds, UTC), now), _SOMEBODY)
             case [*kernels] if any(_is_busy(kernel) for kernel in kernels):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from codehub.control.deps import ProfileOf
@@ -16,6 +17,7 @@ from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.health import HealthTracker
 from codehub.control.polling import next_pause_s
 from codehub.control.setup_links import SetupLinks
+from codehub.control.transfer_turns import Direction
 from codehub.control.workspace_backends import WorkspaceBackends
 from codehub.domain.disk import disk_limit
 from codehub.domain.duplicate import FromArchive, FromHome, NotNow, Source, source_of
@@ -37,6 +39,8 @@ class Task:
     report: Report
     # Commits a verified archive: as the workspace's `archive_key` when `current`, else as a generation only.
     record: Callable[[ArchiveReceipt, bool], Awaitable[None]]
+    # Entered during each transfer of a home. Raises NotYourTurn if others are transferred first.
+    turn: Callable[[Direction], AbstractContextManager[None]]
     retention_is_over: bool = False
 
 
@@ -104,11 +108,13 @@ class Actor:
             raise DataLost("there is no archive to restore from")
         sha256 = None if self._digest_of is None else await self._digest_of(task.workspace.id, key)
         try:
-            return await backends.restore(key, self._new_id(), task.report, sha256)
+            with task.turn(Direction.RESTORE):
+                return await backends.restore(key, self._new_id(), task.report, sha256)
         except NotFound as error:
             raise DataLost(f"the archive {key} is gone") from error
         except Conflict:
             await self._archive_other_volume(task, backends)
+        with task.turn(Direction.RESTORE):
             return await backends.restore(key, self._new_id(), task.report, sha256)
 
     async def _archive_other_volume(self, task: Task, backends: WorkspaceBackends) -> None:
@@ -136,7 +142,8 @@ class Actor:
             case FromHome(ctx, stamp):
                 backends = self._of(original, task.fence)
                 try:
-                    receipt = await backends.archive(ctx, f"{_op_id(task.workspace)}.{stamp}", task.report)
+                    with task.turn(Direction.ARCHIVE):
+                        receipt = await backends.archive(ctx, f"{_op_id(task.workspace)}.{stamp}", task.report)
                 except DataLost as error:
                     # The original's volume, not the copy's. Archiving the original removes it; if it is really lost, the
                     # original goes to ERROR, and the next attempt reports that.
@@ -259,7 +266,8 @@ class Actor:
         if workspace.home_ctx is None or workspace.home_ctx.incarnation != ctx.incarnation:
             # INV-7: an op id is never written twice, so the content of another volume needs its own.
             op_id = f"{op_id}.{ctx.incarnation}"
-        receipt = await backends.archive(ctx, op_id, task.report)
+        with task.turn(Direction.ARCHIVE):
+            receipt = await backends.archive(ctx, op_id, task.report)
         await task.record(receipt, current)
         try:
             await backends.deprovision(ctx)

@@ -66,6 +66,7 @@ class WorkspaceController:
         self._metrics = metrics
         self._heartbeat = heartbeat
         self._queue = KeyedQueue()
+        self._reconciler.on_turn = self._queue.add
         self._woken = asyncio.Event()
         self._alarm = ""
         self._active_until = 0.0
@@ -175,6 +176,8 @@ class WorkspaceController:
                     self.wake([workspace_id])
             except CodeHubError as error:
                 _log.debug("a backend's event stream broke", backend=name, error=str(error))
+            except Exception:  # noqa: BLE001 - events hold what workspaces choose, such as the labels of an image
+                _log.exception("a backend's event stream failed", backend=name)
             await asyncio.sleep(_REOPEN_S)
 
     async def _probe_for_ever(self) -> None:

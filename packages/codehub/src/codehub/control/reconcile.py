@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeAlias
@@ -23,6 +24,7 @@ from codehub.control.metrics import Metrics
 from codehub.control.observe import Observer
 from codehub.control.progress_deadline import ProgressDeadline, ProgressDeadlineExceeded
 from codehub.control.report import ProgressReport
+from codehub.control.transfer_turns import Direction, NotYourTurn, TransferTurns
 from codehub.domain.errors import BackendDown, CodeHubError, Deposed
 from codehub.domain.model import ErrorReason, Operation, Workspace
 from codehub.domain.plan import Begin, Cancel, CarryOn, Complete, Fail, Heal, Rest, Wait, decide, observe
@@ -41,7 +43,7 @@ from codehub.domain.progress import (
 )
 from codehub.ports.clock import Clock
 from codehub.ports.control_store import Change, ControlStore, TimelineEvent, Versioned
-from codehub.ports.homes import ArchiveReceipt
+from codehub.ports.homes import ARCHIVES_AT_ONCE, RESTORES_AT_ONCE, ArchiveReceipt
 from codehub.ports.leadership import Lease
 
 _log = structlog.get_logger()
@@ -50,6 +52,8 @@ _log = structlog.get_logger()
 OBSERVED_EVERY = timedelta(minutes=5)
 # The breaker retries a backend that is down, not each workspace.
 _BACKEND_DOWN_S = 5.0
+# A transfer that waits for its turn is woken. This is only for the case that the wake-up is lost.
+_TURN_S = 30.0
 # More steps than any path has. A workspace that exceeds it is reconciled later instead of in a tight loop.
 _MOST_STEPS = 16
 
@@ -101,9 +105,23 @@ class Reconciler:
         self._deadline: dict[str, tuple[tuple[object, ...], ProgressDeadline]] = {}
         # Consecutive attempts that met a backend that does not answer.
         self._down: dict[str, int] = {}
+        self.on_turn: Callable[[str], None] = lambda workspace_id: None
+        # Running transfers leave most workers to other work.
+        most = max(1, settings.max_parallel // 4)
+        self._turns = {
+            Direction.ARCHIVE: TransferTurns(min(ARCHIVES_AT_ONCE, most), lambda key: self.on_turn(key)),
+            Direction.RESTORE: TransferTurns(min(RESTORES_AT_ONCE, most), lambda key: self.on_turn(key)),
+        }
 
     async def reconcile(self, workspace_id: str) -> tuple[Result, Versioned | None]:
         """What to do next with this key, and the row after this run."""
+        try:
+            return await self._reconcile(workspace_id)
+        finally:
+            for turns in self._turns.values():
+                turns.settle(workspace_id)
+
+    async def _reconcile(self, workspace_id: str) -> tuple[Result, Versioned | None]:
         found = await self._store.load([workspace_id])
         if not found or found[0].workspace.deleted_at is not None:
             self._deadline.pop(workspace_id, None)
@@ -188,12 +206,18 @@ class Reconciler:
             after = replace(after, archive_key=receipt.archive_key) if is_current else after
             current.row = await self._commit(before, after, timeline.archived(receipt), generation=receipt)
 
-        task = Task(workspace, self._lease.fence, report.take, record, self._retention_is_over(workspace))
+        def turn(direction: Direction) -> AbstractContextManager[None]:
+            return self._turns[direction].turn(workspace.id, workspace.owner_user_id)
+
+        task = Task(workspace, self._lease.fence, report.take, record, turn, self._retention_is_over(workspace))
         try:
             async with report.writing():
                 ctx = await self.cancellation.run(workspace, deadline.run(self._actor.act(task)))
         except OperationCancelled:
             raise _RowMoved from None
+        except NotYourTurn:
+            deadline.renew()
+            return current.row, Again(_TURN_S)
         except BackendDown as error:
             deadline.renew()  # the progress clock stops while the backend does not answer
             return await self._wait_for_backend(current.row, error), Again(_BACKEND_DOWN_S)

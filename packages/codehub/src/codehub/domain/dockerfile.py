@@ -234,10 +234,10 @@ def _words(rest: str) -> list[str]:
 
 
 def with_labels(text: str, labels: Mapping[str, str]) -> str:
-    """Return a checked Dockerfile in which every stage begins with these labels."""
+    """Return a checked Dockerfile in which every stage has these labels, whatever labels it sets itself."""
     instruction = "LABEL " + " ".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
     lines: list[str] = []
     # Split as the check did: `splitlines` knows ends of lines that neither the check nor the engine knows.
     for line in text.removesuffix("\n").split("\n"):
-        lines += [line, instruction] if line.startswith("FROM ") else [line]
+        lines += [line, instruction] if line.startswith(("FROM ", "LABEL ")) else [line]
     return "\n".join(lines) + "\n"

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from codehub.domain.model import HomeCtx
 from codehub.domain.template_options import NO_OPTIONS, KubernetesOptions
 from codehub.ports.fence import Fence, Report
 from codehub.ports.instances import Mount
+
+# How many homes are archived and restored at the same time, in all backends together.
+ARCHIVES_AT_ONCE: Final = 4
+RESTORES_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A position in a directory tree, held by descriptors: no path is resolved twice and no link is followed.
 
 Walks and creates directories below one root. Only the disk limits the depth: the last few levels are kept open, and the
-others are reopened from the root when needed.
+others are reopened when needed: from the level below if that still leads to the same directory, else from the root.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class DirCursor:
         self._names: list[str] = []
         self._fds: list[int | None] = [open_dir(root, None)]
         self.fd: int = self._fds[0] if self._fds[0] is not None else -1
+        self._closed: dict[int, tuple[int, int]] = {}  # by depth: which directory was open there
 
     def __enter__(self) -> DirCursor:
         return self
@@ -84,10 +85,7 @@ class DirCursor:
         self._names.append(name)
         self._fds.append(fd)
         self.fd = fd
-        stale = len(self._fds) - 1 - _KEPT_OPEN
-        if stale > 0 and (old := self._fds[stale]) is not None:
-            os.close(old)
-            self._fds[stale] = None
+        self._close_stale(len(self._fds) - 1)
         return fd
 
     def leave(self) -> int:
@@ -95,6 +93,8 @@ class DirCursor:
         gone = self._fds.pop()
         self._names.pop()
         if gone is not None:
+            if self._fds[-1] is None:
+                self._fds[-1] = self._above(gone)
             os.close(gone)
         if self._fds[-1] is None:
             self._walk_again()
@@ -116,6 +116,29 @@ class DirCursor:
             self.enter(name, make=make)
         return self.fd
 
+    def _above(self, fd: int) -> int | None:
+        """Open the parent of a directory that is being left; None if it is not the one from which it was entered.
+
+        One step: from the root, leaving a very deep tree would take a time that grows with the square of its depth.
+        """
+        was = self._closed.pop(len(self._names), None)
+        try:
+            above = look_into("..", fd)  # changes no mode: it may be another directory by now
+        except OSError:
+            return None
+        if _identity(above) == was:
+            return above
+        os.close(above)
+        return None
+
+    def _close_stale(self, depth: int) -> None:
+        """Close the level that is far enough above `depth`, and remember which directory it was."""
+        stale = depth - _KEPT_OPEN
+        if stale > 0 and (old := self._fds[stale]) is not None:
+            self._closed[stale] = _identity(old)
+            os.close(old)
+            self._fds[stale] = None
+
     def _walk_again(self) -> None:
         """Reopen the path from the root to here, keeping as many levels open as `enter` does."""
         above = self._fds[0]
@@ -123,8 +146,10 @@ class DirCursor:
         for depth, name in enumerate(self._names, start=1):
             fd = self._open_dir(name, above)
             self._fds[depth] = fd
-            stale = depth - _KEPT_OPEN
-            if stale > 0 and (old := self._fds[stale]) is not None:
-                os.close(old)
-                self._fds[stale] = None
+            self._close_stale(depth)
             above = fd
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino

@@ -23,7 +23,7 @@ from codehub.adapters.homes.bridge import FromThread, from_loop
 from codehub.adapters.homes.space import check_room_for_restore
 from codehub.adapters.homes.stored import StoredHomes
 from codehub.adapters.homes.usage import disk_usage
-from codehub.adapters.homes.work import Workers
+from codehub.adapters.homes.work import Kind, Workers
 from codehub.adapters.objectstore.layout import Meta, parse_key
 from codehub.adapters.objectstore.layout import archive_key as key_of
 from codehub.adapters.objectstore.store import Store
@@ -162,7 +162,7 @@ class DockerVolumeHomes(StoredHomes):
                     stream = renamed(from_loop(aiter(chunks), loop), out_of(FOLDER), packed)
                     return upload(self._store, key, stream, packed, None, Job(report, fence, cancelled, self._at))
 
-                return await self._workers.run(work)
+                return await self._workers.run(work, Kind.ARCHIVE)
 
     async def restore(
         self,

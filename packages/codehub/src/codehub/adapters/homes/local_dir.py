@@ -37,7 +37,7 @@ from codehub.adapters.homes.quota import begin_quota, limit_home
 from codehub.adapters.homes.space import check_room_for_archive, check_room_for_restore, tree_bytes
 from codehub.adapters.homes.stored import StoredHomes
 from codehub.adapters.homes.usage import disk_usage
-from codehub.adapters.homes.work import Workers
+from codehub.adapters.homes.work import Kind, Workers
 from codehub.adapters.objectstore.layout import archive_key as key_of
 from codehub.adapters.objectstore.layout import parse_key
 from codehub.adapters.objectstore.store import Store
@@ -178,7 +178,7 @@ class LocalDirHomes(StoredHomes):
             except OSError as error:
                 raise Transient(f"the home could not be read: {error}") from error
 
-        return await self._workers.run(work)
+        return await self._workers.run(work, Kind.ARCHIVE)
 
     async def restore(
         self,
@@ -217,7 +217,7 @@ class LocalDirHomes(StoredHomes):
                 raise
             return ctx
 
-        return await self._workers.run(work)
+        return await self._workers.run(work, Kind.RESTORE)
 
     async def deprovision(self, home: HomeKey, ctx: HomeCtx, fence: Fence) -> None:
         def work(cancelled: threading.Event) -> None:

@@ -9,21 +9,38 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from enum import Enum
+from typing import Final, TypeVar
+
+from codehub.ports.homes import ARCHIVES_AT_ONCE, RESTORES_AT_ONCE
 
 T = TypeVar("T")
+
+
+class Kind(Enum):
+    """Each kind of work has its own threads: nobody waits for others' archives to create or to open a workspace."""
+
+    ARCHIVE = "archive"
+    RESTORE = "restore"
+    OTHER = "other"
+
+
+_THREADS: Final = {Kind.ARCHIVE: ARCHIVES_AT_ONCE, Kind.RESTORE: RESTORES_AT_ONCE, Kind.OTHER: 4}
 
 
 class Workers:
     """Limits how many transfers run at once, and with them their memory."""
 
-    def __init__(self, most: int = 4) -> None:
-        self._pool = ThreadPoolExecutor(most, thread_name_prefix="codehub-home")
+    def __init__(self) -> None:
+        self._pools = {
+            kind: ThreadPoolExecutor(most, thread_name_prefix=f"codehub-home-{kind.value}")
+            for kind, most in _THREADS.items()
+        }
 
-    async def run(self, work: Callable[[threading.Event], T]) -> T:
+    async def run(self, work: Callable[[threading.Event], T], kind: Kind = Kind.OTHER) -> T:
         """Run `work` in a thread. It gets an event that is set when the caller is cancelled."""
         cancelled = threading.Event()
-        future = asyncio.get_running_loop().run_in_executor(self._pool, work, cancelled)
+        future = asyncio.get_running_loop().run_in_executor(self._pools[kind], work, cancelled)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -32,7 +49,8 @@ class Workers:
             raise
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in self._pools.values():
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 async def _ended(future: asyncio.Future[T]) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from codehub.adapters.homes.bridge import FromThread, from_loop
 from codehub.adapters.homes.stored import StoredHomes
-from codehub.adapters.homes.work import Workers
+from codehub.adapters.homes.work import Kind, Workers
 from codehub.adapters.kubernetes.cluster import Cluster, current_claim, is_whole
 from codehub.adapters.kubernetes.errors import AlreadyExists
 from codehub.adapters.kubernetes.manifests import (
@@ -152,7 +152,8 @@ class PvcHomes(StoredHomes):
                         from_loop(pieces, loop),
                         declared,
                         Work(report, fence, cancelled, self._at),
-                    )
+                    ),
+                    Kind.ARCHIVE,
                 )
         except Transient as error:
             reported = await _of_the_pod(transfer, error)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import inspect
 import json
+import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -49,7 +50,7 @@ class PodProbes:
         self._made: list[Pod] = []
 
     async def start_neighbour(self) -> PodNeighbour:
-        abstract = "codehub-doctor"
+        abstract = f"codehub-doctor-{secrets.token_hex(4)}"
         made = await self._start({"abstract": abstract})
         async for line in self._lines(made):
             if "port" in line:

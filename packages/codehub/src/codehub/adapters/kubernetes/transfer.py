@@ -54,6 +54,8 @@ _POLL_INTERVAL_S: Final = 2.0
 # A request to end that is lost must not cost a complete transfer.
 _FINISH_TRIES: Final = 3
 _FINISH_TIMEOUT_S: Final = 10.0
+_LONGEST_ANSWER: Final = 64 << 10
+_LONGEST_MESSAGE: Final = 2_000
 _TIMEOUT: Final = httpx.Timeout(60.0, connect=10.0, read=300.0, write=300.0)
 
 
@@ -87,25 +89,29 @@ class Transfer:
 
     async def result(self) -> Meta:
         """Return the metadata of the last complete archive, or raise its error if it did not complete."""
-        async with self._client() as client:
-            response = await client.get("/result")
+        async with self._client() as client, client.stream("GET", "/result") as response:
             await _check(response)
-            found = response.json()
-            if "error" in found:
-                raise _error(found)
-            return Meta(found["sha256"], int(found["bytes"]), int(found["tar_bytes"]), int(found["entries"]))
+            found = await _answer(response)
+        if "error" in found:
+            raise _error(found)
+        numbers: list[Any] = [found.get(name) for name in ("bytes", "tar_bytes", "entries")]
+        if all(isinstance(number, int) and 0 <= number < 1 << 63 for number in numbers):
+            return Meta(str(found.get("sha256")), *numbers)
+        raise Transient(f"the pod {self.pod} of the transfer answered something else than expected")
 
     async def restore(self, pieces: AsyncIterator[bytes], meta: Meta) -> None:
         headers = {"x-codehub-meta": meta.render().decode().strip().replace("\n", " ")}
-        async with self._client() as client:
-            response = await client.put("/restore", content=pieces, headers=headers)
+        async with (
+            self._client() as client,
+            client.stream("PUT", "/restore", content=pieces, headers=headers) as response,
+        ):
             await _check(response)
 
     async def finish(self) -> None:
         """Ask the pod to write its termination message and to end. Best effort: the Job is removed anyway."""
         with contextlib.suppress(CodeHubError):
-            async with self._client() as client:
-                await client.post("/finish", timeout=_FINISH_TIMEOUT_S)
+            async with self._client() as client, client.stream("POST", "/finish", timeout=_FINISH_TIMEOUT_S):
+                pass
 
 
 def _attested(pod: Pod | None) -> tuple[object, object]:
@@ -129,18 +135,33 @@ def _end_of(pod: Pod | None) -> str:
 
 
 async def _check(response: httpx.Response) -> None:
-    if response.status_code == 200:
-        return
+    if response.status_code != 200:
+        raise _error(await _answer(response), response.status_code)
+
+
+async def _answer(response: httpx.Response) -> dict[str, Any]:
+    """Return the short JSON object of an answer, else nothing. A workspace may have got the pod's address meanwhile.
+
+    As it came: a few compressed bytes must not expand to many here.
+    """
+    raw = bytearray()
+    async for piece in response.aiter_raw():
+        raw += piece
+        if len(raw) > _LONGEST_ANSWER:
+            return {}
     try:
-        found = (await response.aread()) and response.json()
-    except ValueError:
-        found = {}
-    raise _error(found if isinstance(found, dict) else {}, response.status_code)
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _error(found: dict[str, Any], code: int = 500) -> CodeHubError:
     """Return the error of a Job's pod as if it had happened here."""
-    name, message = str(found.get("error", "")), str(found.get("message", f"HTTP {code}"))
+    name, message = (
+        "".join(char if char.isprintable() else " " for char in str(text)[:_LONGEST_MESSAGE])
+        for text in (found.get("error", ""), found.get("message", f"HTTP {code}"))
+    )
     kind = getattr(transfer_server, name, None) or getattr(errors, name, None)
     is_ours = isinstance(kind, type) and issubclass(kind, CodeHubError)
     return kind(message) if is_ours else Transient(f"the transfer failed: {name} {message}")  # type: ignore[misc]
@@ -369,6 +390,7 @@ async def _answers(pod: Pod) -> bool:
     host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
     try:
         async with httpx.AsyncClient(timeout=5.0, trust_env=False) as client:
-            return (await client.get(f"http://{host}:{TRANSFER_PORT}/")).status_code == 401
+            async with client.stream("GET", f"http://{host}:{TRANSFER_PORT}/") as response:
+                return response.status_code == 401
     except httpx.HTTPError:
         return False

@@ -28,12 +28,7 @@ def start_bridge(plan: Confinement, held: Namespaces, uid: int | None) -> int:
             plain_signals()
             close_standard_streams()
             with socket.socket(socket.AF_UNIX) as listener:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(plan.bridge_socket)
-                listener.bind(plan.bridge_socket)
-                os.chmod(plan.bridge_socket, 0o660)
-                if uid is not None:
-                    os.chown(plan.bridge_socket, uid, -1, follow_symlinks=False)
+                bind(listener, plan.bridge_socket, uid)
                 join(held)
                 if uid is not None:
                     os.setgroups([])
@@ -46,6 +41,16 @@ def start_bridge(plan: Confinement, held: Namespaces, uid: int | None) -> int:
         finally:
             os._exit(127)
     return pid
+
+
+def bind(listener: socket.socket, path: str, uid: int | None) -> None:
+    """Create the socket with its final mode. Its directory is the workspace's: the path may be a link at any time."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    os.umask(0o117)
+    listener.bind(path)
+    if uid is not None:
+        os.chown(path, uid, -1, follow_symlinks=False)
 
 
 def _serve(listener: socket.socket, port: int) -> None:

@@ -22,6 +22,7 @@ from codehub.adapters.process.confinement import PR_SET_PDEATHSIG, Confinement, 
 
 PR_SET_CHILD_SUBREAPER = 36
 _ORPHANS_GRACE_S = 2.0  # for processes that are left when the IDE has exited
+_READS_AT_ONCE = 16  # of 64 KB: then other events are looked at
 _HELPER_RETRY_S = 1.0  # between two starts of slirp4netns or the bridge
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -205,7 +206,10 @@ class Supervisor:
         self._reap()
 
     def _drain(self) -> bool:
-        while self.out_r != self.wake_r:
+        """Take what was written, up to a bound: one that writes faster than this reads must not keep it from stopping."""
+        for _ in range(_READS_AT_ONCE):
+            if self.out_r == self.wake_r:
+                break
             try:
                 data = os.read(self.out_r, 65_536)
             except BlockingIOError:

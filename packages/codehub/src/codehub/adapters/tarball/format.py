@@ -24,6 +24,7 @@ MAX_PAX = 8 << 20
 _HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s8s32s32s8s8s155s12x")
 _USTAR = b"ustar\x0000"
 _XATTR = b"SCHILY.xattr."
+_NEGATIVE = "the archive's tar stream has a negative size"
 _OCTAL_ID = 0o7777777
 _OCTAL_SIZE = 0o77777777777
 
@@ -171,13 +172,15 @@ def decode(block: bytes) -> Entry | None:
     name, link = name.partition(b"\0")[0], link.partition(b"\0")[0]
     if magic[:6] == b"ustar\0" and (front := prefix.partition(b"\0")[0]):
         name = front + b"/" + name
+    if (length := _number(size)) < 0:
+        raise ArchiveCorrupted(_NEGATIVE)
     return Entry(
         name=name,
         kind=FILE if kind in (b"\0", b"7") else kind,
         mode=_number(mode) & 0o7777,
         uid=_number(uid),
         gid=_number(gid),
-        size=_number(size),
+        size=length,
         mtime_ns=_number(mtime) * 1_000_000_000,
         link=link,
     )
@@ -237,7 +240,7 @@ def apply(entry: Entry, pax: Mapping[bytes, bytes]) -> None:
     except (ValueError, KeyError) as error:
         raise ArchiveCorrupted("the archive's tar stream has an invalid pax record") from error
     if entry.size < 0 or (entry.sparse_size or 0) < 0:
-        raise ArchiveCorrupted("the archive's tar stream has a negative size")
+        raise ArchiveCorrupted(_NEGATIVE)
     entry.xattrs = xattrs
 
 

@@ -21,6 +21,7 @@ from codehub.domain.errors import ArchiveCorrupted, OutOfSpace, Transient
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SMALL = 1 << 20
+_LONGEST_NUMBER = 20  # digits, of an offset in a file
 _BAD_ENTRY = {
     errno.EEXIST,
     errno.ENAMETOOLONG,
@@ -58,7 +59,7 @@ def unpack_tree(chunks: Iterable[bytes], root: Path, limit: int | None = None, *
             count += 1
             try:
                 unpacker.make(entry)
-            except OSError as error:
+            except (OSError, OverflowError) as error:
                 raise _translate(error, entry) from error
         unpacker.finish()
     finally:
@@ -66,8 +67,10 @@ def unpack_tree(chunks: Iterable[bytes], root: Path, limit: int | None = None, *
     return count
 
 
-def _translate(error: OSError, entry: Entry) -> Exception:
+def _translate(error: OSError | OverflowError, entry: Entry) -> Exception:
     name = entry.name[:200]
+    if isinstance(error, OverflowError):
+        return ArchiveCorrupted(f"the archive holds {name!r} with an owner, a time or a size that no file can have")
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return OutOfSpace(f"no space left while unpacking {name!r}: free some space on the homes' disk")
     if error.errno in _BAD_ENTRY:
@@ -182,7 +185,7 @@ class _Unpacker:
             rest += bytes(self._stream.small(tar.BLOCK))
             left -= tar.BLOCK
             *lines, rest = rest.split(b"\n")
-            if not all(line.isdigit() for line in lines):
+            if len(rest) > tar.BLOCK or not all(line.isdigit() and len(line) <= _LONGEST_NUMBER for line in lines):
                 raise ArchiveCorrupted("the archive holds a sparse file with a damaged map")
             numbers.extend(map(int, lines))
             if numbers and len(numbers) >= 1 + 2 * numbers[0]:
@@ -208,7 +211,7 @@ class _Unpacker:
             except PermissionError as error:
                 if parts or self._root_is_ours:
                     raise _translate(error, entry) from error
-            except OSError as error:
+            except (OSError, OverflowError) as error:
                 raise _translate(error, entry) from error
 
 
