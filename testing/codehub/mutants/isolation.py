@@ -12,6 +12,7 @@ from testing.codehub.mutants.catalog import Mutant
 _TESTS = "packages/codehub/tests"
 _SOCKETS = (f"{_TESTS}/backends/test_workspace_socket.py",)
 _RIGHTS = (f"{_TESTS}/integration/stack/test_rights.py",)
+_DOCKERFILE = (f"{_TESTS}/unit/test_dockerfile.py",)
 _UNIT_SECRETS = (f"{_TESTS}/integration/deploy/test_unit_secrets.py",)
 
 
@@ -133,6 +134,41 @@ ISOLATION: Final = (
         "bridged = not by_socket and bool(isolation.slirp)",
         "bridged = False",
         _process("test_an_ides_port_cannot_be_taken_by_another_workspace"),
+    ),
+    Mutant(
+        "6: a line separator hides an instruction of a Dockerfile",
+        "domain/dockerfile.py",
+        'text.removesuffix("\\n").split("\\n")',
+        "text.splitlines()",
+        _DOCKERFILE,
+    ),
+    Mutant(
+        "6: a flag hides an image that is not allowed",
+        "domain/dockerfile.py",
+        "        _after_flags(rest)\n        for source",
+        "        for source",
+        _DOCKERFILE,
+    ),
+    Mutant(
+        "6: a stage hides an image of its own name",
+        "domain/dockerfile.py",
+        "complete = self._names[:-1]",
+        "complete = self._names",
+        _DOCKERFILE,
+    ),
+    Mutant(
+        "6: a flag of ADD hides a URL",
+        "domain/dockerfile.py",
+        "_BLANKS.split(rest, maxsplit=1)",
+        'rest.split(" ", 1)',
+        _DOCKERFILE,
+    ),
+    Mutant(
+        "13: any number of processes without control groups",
+        "adapters/process/confinement.py",
+        "        _lower(resource.RLIMIT_NPROC, plan.pids)\n",
+        "        pass\n",
+        _process("test_resource_limits_hold_and_are_not_raised_from_inside"),
     ),
     Mutant(
         "6: one user for all containers",

@@ -53,3 +53,12 @@ async def test_imitated_messages_of_the_engine_change_nothing_but_messages() -> 
         assert told[-1] == BuildNews(text, "", None)
     await builder._note(build, {"stream": "Step 3/4 : RUN make"})
     assert told[-1].percent == 50
+
+
+def test_the_engine_gets_the_lines_that_were_checked() -> None:
+    builder = DockerImageBuilder(
+        cast(Engine, _Engine()), cast(Network, None), cast(DockerLimits, None), BuildLimits()
+    )
+    sent = builder._head(BuildOrder("r", "FROM a\nRUN x\u2028ADD http://a /x\n", "Dockerfile", ("a",)))
+    assert b"FROM a\nLABEL " in sent
+    assert "\nRUN x\u2028ADD http://a /x\n".encode() in sent

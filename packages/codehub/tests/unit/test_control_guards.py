@@ -19,6 +19,7 @@ from codehub.control.health import HealthTracker
 from codehub.control.heartbeat import Heartbeat
 from codehub.control.metrics import Metrics
 from codehub.domain.busy import Work
+from codehub.domain.dev_image import DevImage
 from codehub.domain.errors import Terminal
 from codehub.domain.gc import Claim
 from codehub.domain.model import (
@@ -288,6 +289,48 @@ def test_an_archive_that_was_replaced_in_the_store_is_not_restored() -> None:
             assert row.error_reason is ErrorReason.ARCHIVE_CORRUPTED
             assert workspace().id not in world.homes.volumes
             assert stored.files != own, "nothing was written to the store"
+
+    run(world, main)
+
+
+@pytest.mark.parametrize(
+    ("is_usable", "attempts", "started"), [(True, 0, "dev:1"), (False, 0, "template:1"), (True, 1, "template:1")]
+)
+def test_an_image_of_devcontainer_json_is_checked_again_at_each_start(
+    is_usable: bool, attempts: int, started: str
+) -> None:
+    """An administrator may have forbidden its base since it was built."""
+    world = World()
+    asked: list[DevImage] = []
+
+    class Images:
+        async def usable(self, image: DevImage) -> bool:
+            asked.append(image)
+            return is_usable
+
+    async def unused(*_: object) -> None:
+        raise AssertionError("nothing else is needed for a start")
+
+    async def main() -> None:
+        world.homes.volumes[workspace().id] = Volume(CTX, {})
+        backends = GuardedBackends(
+            {"process": world.instances}, {"local-dir": world.homes}, world.archives, world.clock
+        )
+        actor = Actor(
+            backends,
+            HealthTracker(world.clock),
+            lambda row: ("template:1", PROFILE),
+            world.clock,
+            lambda: "id",
+            lambda: 0.5,
+            unused,
+            dev_images=cast(Any, Images()),
+        )
+        image = DevImage("d", "dev:1", ("node:22",))
+        row = replace(workspace(), operation=Operation.STARTING, home_ctx=CTX, dev_image=image, error_count=attempts)
+        await actor.act(Task(row, no_fence, ignore_progress, unused, lambda direction: nullcontext()))
+        assert world.instances.there[row.id].spec_digest.split()[0] == started
+        assert asked == ([] if attempts else [image])
 
     run(world, main)
 

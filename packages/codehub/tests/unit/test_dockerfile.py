@@ -137,6 +137,13 @@ def test_fifty_stages_and_a_target_among_them_are_built() -> None:
     assert check_dockerfile("FROM a\n" * 49 + "FROM b AS dev\n", {}, "dev").bases == ("a", "b")
 
 
+def test_a_stage_that_is_not_complete_yet_is_an_image() -> None:
+    """The engine knows a stage once it has ended: within it, the same name means an image."""
+    assert check_dockerfile("FROM a AS evil\nCOPY --from=evil /x /y\n", {}).bases == ("a", "evil")
+    assert check_dockerfile("FROM a AS x\nCOPY --from=0 /x /y\n", {}).bases == ("a", "0")
+    assert check_dockerfile("FROM a AS x\nFROM b\nCOPY --from=X /x /y\nCOPY --from=0 /x /y\n", {}).bases == ("a", "b")
+
+
 def test_flags_without_quotes_are_kept() -> None:
     text = "FROM a\nCOPY --chown=${USER}:1000 \t--from=tools:1 --chmod=0755 /a b:c /d\nADD --chown=$USER a.tar /x:y\n"
     found = check_dockerfile(text, {})
@@ -168,7 +175,6 @@ def _read_by_engine(line: str) -> tuple[str, list[str], list[str]]:
     """The name, flags and words of a line, read as the engine's parser does: byte by byte, without quotes in flags."""
     name, _, rest = line.partition(" ")
     flags: list[str] = []
-    words: list[str] = []
     raw = rest.strip().encode().decode("latin-1")
     while raw.startswith("--"):
         word, at, quote = "", 0, ""
@@ -193,7 +199,7 @@ def test_no_accepted_file_makes_the_engine_fetch_anything_but_its_bases(lines: l
         found = check_dockerfile("FROM base AS dev\n" + "\n".join(lines), {"X": "http://a"}, target)
     except Invalid:
         return
-    known = set(found.bases)
+    known, stage = set(found.bases), set[str]()
     for line in with_labels(found.text, {"l": "v"}).split("\n")[:-1]:
         assert not line.startswith("#")
         assert not line.endswith("\\")
@@ -204,8 +210,8 @@ def test_no_accepted_file_makes_the_engine_fetch_anything_but_its_bases(lines: l
         if name == "COPY":
             assert {flag.removeprefix("--from=") for flag in flags if flag.startswith("--from=")} <= known
         if name == "FROM":
+            known, stage = known | stage, set(words[2:])  # a stage is known by its name once it has ended
             assert words[0] in known
-            known |= set(words[2:])  # the stage's name
     # Checked again, it is the same: nothing in it reads differently a second time.
     assert check_dockerfile(found.text, {"X": "http://a"}, target).text == found.text
 

@@ -165,7 +165,9 @@ class _Stages:
         for source in _COPY_FROM.findall(rest):
             if "$" in source or "\\" in source or '"' in source or "'" in source:
                 raise Invalid("COPY --from names a stage or an image, without variables")
-            is_stage = source.lower() in self._names or source in map(str, range(len(self._names)))
+            # The stage of this line is not complete: within it, the engine takes its name for an image.
+            complete = self._names[:-1]
+            is_stage = source.lower() in complete or source in map(str, range(len(complete)))
             if not is_stage:
                 self._bases[source] = None
 

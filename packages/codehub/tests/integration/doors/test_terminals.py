@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from testing.codehub.doors import Doors
+from testing.codehub.doors import Doors, token_of_another_user
 from testing.codehub.full_stack import TIMEOUT_S
 from testing.codehub.terminals import Viewer, attached, opened
 
@@ -124,6 +124,22 @@ def test_strangers_and_terminals_that_are_gone_are_refused(doors: Doors) -> None
             socket.recv(timeout=TIMEOUT_S)
         assert refused.value.rcvd is not None
         assert refused.value.rcvd.code == code
+
+
+def test_another_user_attaches_to_no_terminal(doors: Doors) -> None:
+    terminal = opened(doors, ["bash", "--norc"])
+    address = f"{doors.stack.url.replace('http', 'ws', 1)}{doors.api}/terminals/{terminal}/attach"
+    for token, seen in ((doors.token, b"S"), (token_of_another_user(doors, "viewer"), None)):
+        with connect(address, additional_headers={"Authorization": f"Bearer {token}"}, proxy=None) as socket:
+            if seen:
+                assert socket.recv(timeout=TIMEOUT_S)[:1] == seen
+                continue
+            with pytest.raises(ConnectionClosed) as refused:
+                socket.recv(timeout=TIMEOUT_S)
+        assert refused.value.rcvd is not None
+        assert refused.value.rcvd.code == 4403
+    with doors.client() as client:
+        client.delete(f"{doors.api}/terminals/{terminal}")
 
 
 def test_a_browsers_session_shows_a_terminal_only_with_its_key_and_until_it_ends(doors: Doors) -> None:
