@@ -27,6 +27,8 @@ from psycopg.rows import dict_row
 from codehub import __version__
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
+from codehub.adapters.filesystem.copy import TreeChanged, copy_tree, sync_disk
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.homes.layout import inspect_home
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.homes.mark import MARK
@@ -35,7 +37,6 @@ from codehub.adapters.objectstore.layout import ID_KEY, META_SUFFIX, OWNER_KEY
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.errors import translated
 from codehub.cli import pg_programs
-from codehub.cli.copied_trees import copy_tree, sync_disk
 from codehub.cli.effective_settings import EffectiveSettings, effective_settings
 from codehub.data_dir import Lock
 from codehub.domain.errors import Conflict, Invalid, Transient
@@ -49,6 +50,7 @@ ARCHIVES: Final = "archives"
 KEPT_FILES: Final = ("admin-password", "installation-id", "secrets.key")
 
 # Lists the live workspaces with what is needed to find their homes and archives.
+_COPY_TRIES = 3
 _ROWS = """
     SELECT id, name, home_store_key, storage_backend, home_ctx ->> 'incarnation' AS incarnation, archive_key
     FROM workspaces WHERE deleted_at IS NULL ORDER BY id
@@ -161,9 +163,19 @@ def _copy_home(home: Path, target: Path) -> None:
     if not home.is_dir():
         return
     target.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-    shutil.rmtree(target, ignore_errors=True)
-    if failed := [line for line in copy_tree(home, target) if "No such file or directory" not in line]:
-        raise Transient(f"{home} could not be copied: {failed[0]}")
+    for _ in range(_COPY_TRIES):
+        remove_tree(target)
+        try:
+            copy_tree(home, target)
+        except TreeChanged:
+            continue
+        except OSError as error:
+            raise Transient(f"{home} could not be copied: {error}") from error
+        return
+    # Its owner alone can cause this, and must not keep everybody else from being backed up.
+    click.echo(
+        f"warning: {home} is incomplete: its directories were moved during each of {_COPY_TRIES} copies", err=True
+    )
 
 
 def _copy_archives(root: Path, target: Path) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from psycopg.types.json import Jsonb
 
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
+from codehub.adapters.filesystem.copy import TreeChanged, copy_tree, sync_disk
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
@@ -31,7 +31,6 @@ from codehub.adapters.postgres.errors import translated
 from codehub.adapters.postgres.migrate import migrate
 from codehub.cli import pg_programs
 from codehub.cli.backup import _ROWS, ARCHIVES, DUMP, HOMES, KEPT_FILES, MANIFEST, Row, has_directory, has_home
-from codehub.cli.copied_trees import copy_tree, sync_disk
 from codehub.cli.stack import datadir
 from codehub.data_dir import Lock
 from codehub.domain.errors import Conflict, Invalid, Transient
@@ -125,11 +124,12 @@ def _has_codehub(url: str) -> bool:
 
 def _copy(source: Path, target: Path) -> None:
     target.mkdir(mode=0o711, parents=True, exist_ok=True)
-    if failed := copy_tree(f"{source}/.", target):
+    try:
+        copy_tree(source, target)
+    except (OSError, TreeChanged) as error:
         raise Transient(
-            f"{source} could not be copied to {target}: {failed[0]}. The restore is not complete: repeat it."
-        )
-    shutil.copystat(source, target)
+            f"{source} could not be copied to {target}: {error}. The restore is not complete: repeat it."
+        ) from error
     sync_disk(target)
 
 

@@ -1,0 +1,252 @@
+"""Copies a tree of any depth by descriptors, while its owner may be changing it: no link is followed.
+
+Owners, modes, times, hard links, attributes and holes are kept. What vanishes or is replaced meanwhile is left out, as are
+sockets and devices.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from codehub.adapters.filesystem.dir_cursor import DirCursor, open_unreadable
+
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK: Final = 1 << 20
+_FICLONE: Final = 0x40049409
+# The errors of an entry that is no longer what it was when it was listed.
+_CHANGED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ESTALE})
+_KEPT_XATTRS: Final = ("user.", "system.posix_acl_")
+
+
+@dataclass(slots=True)
+class _Copy:
+    target: Path
+    # Where the first name of a file with several is.
+    links: dict[tuple[int, int], Path] = field(default_factory=dict)
+    parts: list[str] = field(default_factory=list)
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy the tree `source` as `target`. What is there already is replaced, name by name."""
+    os.makedirs(target, 0o700, exist_ok=True)
+    copy = _Copy(target)
+    with DirCursor(source) as here, DirCursor(target) as there:
+        pending = [_copy_files(here.fd, there.fd, copy)]
+        found = [os.fstat(here.fd)]
+        while pending:
+            if not pending[-1]:
+                pending.pop()
+                _set_all(there.fd, found.pop(), here.fd)
+                if pending:
+                    copy.parts.pop()
+                    _go_up(here)
+                    there.leave()
+                continue
+            name = pending[-1].pop()
+            try:
+                here.enter(name)
+            except OSError as error:
+                if error.errno in _CHANGED:
+                    continue
+                raise
+            _make_way(name, there.fd, for_directory=True)
+            there.enter(name, make=True)
+            copy.parts.append(name)
+            found.append(os.fstat(here.fd))
+            pending.append(_copy_files(here.fd, there.fd, copy))
+
+
+def sync_disk(directory: Path) -> None:
+    """Wait until everything on the file system of this directory is on its disk."""
+    subprocess.run(["sync", "-f", "--", str(directory)], env={"PATH": os.defpath}, check=True)
+
+
+def _copy_files(here: int, there: int, copy: _Copy) -> list[str]:
+    """Copy everything in this directory but its directories, whose names are returned."""
+    directories: list[str] = []
+    with os.scandir(here) as entries:
+        listed = list(entries)
+    for entry in listed:
+        if entry.is_dir(follow_symlinks=False):
+            directories.append(entry.name)
+            continue
+        try:
+            _copy_file(entry.name, here, there, copy)
+        except _Vanished:
+            continue
+    return directories
+
+
+class TreeChanged(Exception):
+    """A directory was moved while it was copied, and there is no way back from it. The copy is not complete."""
+
+
+def _go_up(here: DirCursor) -> None:
+    try:
+        here.leave()
+    except OSError as error:
+        if error.errno in _CHANGED:
+            raise TreeChanged(error.strerror) from error
+        raise
+
+
+class _Vanished(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def _unless_changed() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _CHANGED:
+            raise _Vanished from error
+        raise
+
+
+def _copy_file(name: str, here: int, there: int, copy: _Copy) -> None:
+    with _unless_changed():
+        found = os.stat(name, dir_fd=here, follow_symlinks=False)
+        link = os.readlink(name, dir_fd=here) if stat.S_ISLNK(found.st_mode) else ""
+    if stat.S_ISREG(found.st_mode):
+        _copy_regular(name, here, there, copy)
+        return
+    if not stat.S_ISLNK(found.st_mode) and not stat.S_ISFIFO(found.st_mode):
+        return
+    _make_way(name, there)
+    if link:
+        os.symlink(link, name, dir_fd=there)
+    else:
+        os.mkfifo(name, 0o600, dir_fd=there)
+    with _if_allowed():
+        os.chown(name, found.st_uid, found.st_gid, dir_fd=there, follow_symlinks=False)
+    if not link:
+        os.chmod(name, stat.S_IMODE(found.st_mode), dir_fd=there)
+    os.utime(name, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=there, follow_symlinks=False)
+
+
+def _copy_regular(name: str, here: int, there: int, copy: _Copy) -> None:
+    with _unless_changed():
+        source = _open(name, here)
+    try:
+        found = os.fstat(source)
+        if not stat.S_ISREG(found.st_mode):
+            return
+        _make_way(name, there)
+        path = copy.target.joinpath(*copy.parts, name)
+        if found.st_nlink > 1:
+            first = copy.links.setdefault((found.st_dev, found.st_ino), path)
+            if first is not path and _linked(first, name, there):
+                return
+        made = os.open(name, _NEW, 0o600, dir_fd=there)
+        try:
+            _copy_content(source, made, found.st_size)
+            _set_all(made, found, source)
+        finally:
+            os.close(made)
+    finally:
+        os.close(source)
+
+
+def _open(name: str, here: int) -> int:
+    try:
+        return os.open(name, _READ, dir_fd=here)
+    except PermissionError:
+        return open_unreadable(name, _READ, 0o400, here)
+
+
+def _linked(first: Path, name: str, there: int) -> bool:
+    """Whether it is a link to the first copy now. A path may be too long for that: then it is copied again."""
+    try:
+        os.link(first, name, dst_dir_fd=there, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.ENAMETOOLONG, errno.EMLINK, errno.EPERM):
+            raise
+        return False
+    return True
+
+
+def _copy_content(source: int, made: int, size: int) -> None:
+    """Copy up to `size` bytes, however much the file grows meanwhile. Holes stay holes."""
+    try:
+        fcntl.ioctl(made, _FICLONE, source)
+    except OSError:  # another file system, or one that cannot share data
+        pass
+    else:
+        return
+    at = 0
+    while at < size:
+        try:
+            start = os.lseek(source, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            break  # only a hole from here on
+        end = min(os.lseek(source, start, os.SEEK_HOLE), size)
+        at = _copy_segment(source, made, start, end)
+        if at < end:
+            break  # it was shortened meanwhile
+    os.ftruncate(made, min(size, os.fstat(source).st_size))
+
+
+def _copy_segment(source: int, made: int, at: int, end: int) -> int:
+    """Copy the data from `at` to `end`. Returns where it ended."""
+    while at < end:
+        data = os.pread(source, min(_CHUNK, end - at), at)
+        if not data:
+            break
+        while data:
+            written = os.pwrite(made, data, at)
+            data, at = data[written:], at + written
+    return at
+
+
+def _make_way(name: str, there: int, *, for_directory: bool = False) -> None:
+    """Remove what an earlier attempt left in the place of this name."""
+    try:
+        mode = os.stat(name, dir_fd=there, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        if for_directory:
+            return
+        raise FileExistsError(errno.EEXIST, "there is a directory in place of a file", name)
+    os.unlink(name, dir_fd=there)
+
+
+def _set_all(made: int, found: os.stat_result, source: int) -> None:
+    """Give a copy the owner, attributes, mode and times of the original."""
+    with _if_allowed():
+        os.fchown(made, found.st_uid, found.st_gid)
+    for name in _xattrs(source):
+        with contextlib.suppress(OSError):  # removed meanwhile, or not supported there
+            os.setxattr(made, name, os.getxattr(source, name))
+    os.fchmod(made, stat.S_IMODE(found.st_mode))
+    os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def _xattrs(fd: int) -> list[str]:
+    try:
+        return [name for name in os.listxattr(fd) if name.startswith(_KEPT_XATTRS)]
+    except OSError:  # a file system without them
+        return []
+
+
+@contextlib.contextmanager
+def _if_allowed() -> Iterator[None]:
+    """Only root can give files to others. Without it, everything here is the user's own."""
+    try:
+        yield
+    except PermissionError:
+        if os.geteuid() == 0:
+            raise
