@@ -31,9 +31,15 @@ layouts = st.sampled_from([None, 1, 2, 4, "\t"])
 comments = st.sampled_from(["", "// a note, {\n", "/* , } */ "])
 
 
-def _json(client: Client, document: Document, layout: int | str | None, comment: str) -> str:
+def _whole(document: Document, name: str) -> dict[str, object]:
+    """The document with its section of servers. Another value of that name is refused, which other tests show."""
     rest, section = document
-    whole = {**rest, **({client.section: section} if section is not None else {})}
+    others = {key: value for key, value in rest.items() if key != name}
+    return others if section is None else {**others, name: section}
+
+
+def _json(client: Client, document: Document, layout: int | str | None, comment: str) -> str:
+    whole = _whole(document, client.section)
     text = json.dumps(whole, indent=layout, ensure_ascii=False)
     if client.dialect is not None and client.dialect.comments:
         text = comment + text.replace("{", "{" + comment, 1)
@@ -48,9 +54,7 @@ def _toml(document: Document) -> str:
             return [plain(inner) for inner in value]
         return 0 if value is None else value
 
-    rest, section = document
-    whole = {**rest, **({"mcp_servers": section} if section is not None else {})}
-    return tomlkit.dumps(plain(whole))
+    return tomlkit.dumps(plain(_whole(document, "mcp_servers")))
 
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda client: client.name)
