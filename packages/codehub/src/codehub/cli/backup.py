@@ -49,8 +49,8 @@ ARCHIVES: Final = "archives"
 # Files of the data directory that are kept in addition to the database.
 KEPT_FILES: Final = ("admin-password", "installation-id", "secrets.key")
 
-# Lists the live workspaces with what is needed to find their homes and archives.
 _COPY_TRIES = 3
+# Lists the live workspaces with what is needed to find their homes and archives.
 _ROWS = """
     SELECT id, name, home_store_key, storage_backend, home_ctx ->> 'incarnation' AS incarnation, archive_key
     FROM workspaces WHERE deleted_at IS NULL ORDER BY id
