@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor, open_unreadable
+from codehub.adapters.filesystem.xattrs import kept_xattrs
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -25,7 +26,6 @@ _CHUNK: Final = 1 << 20
 _FICLONE: Final = 0x40049409
 # The errors of an entry that is no longer what it was when it was listed.
 _CHANGED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ESTALE})
-_KEPT_XATTRS: Final = ("user.", "system.posix_acl_")
 
 
 @dataclass(slots=True)
@@ -228,18 +228,11 @@ def _set_all(made: int, found: os.stat_result, source: int) -> None:
     """Give a copy the owner, attributes, mode and times of the original."""
     with _if_allowed():
         os.fchown(made, found.st_uid, found.st_gid)
-    for name in _xattrs(source):
-        with contextlib.suppress(OSError):  # removed meanwhile, or not supported there
-            os.setxattr(made, name, os.getxattr(source, name))
+    for name, value in kept_xattrs(source).items():
+        with contextlib.suppress(OSError):  # not supported there
+            os.setxattr(made, name, value)
     os.fchmod(made, stat.S_IMODE(found.st_mode))
     os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
-
-
-def _xattrs(fd: int) -> list[str]:
-    try:
-        return [name for name in os.listxattr(fd) if name.startswith(_KEPT_XATTRS)]
-    except OSError:  # a file system without them
-        return []
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor, open_unreadable
+from codehub.adapters.filesystem.xattrs import kept_xattrs
 from codehub.adapters.tarball.format import BLOCK, DIR, END, FIFO, FILE, LINK, SYMLINK, Entry, encode, padding
 from codehub.domain.errors import Terminal, Transient
 
@@ -21,8 +22,6 @@ CHUNK = 1 << 20
 MAX_PATH = 8192
 MAX_DEPTH = 1000
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-# Other attributes of a user's file that are kept. The rest (trusted.*, security.selinux) belong to the machine.
-_KEPT_XATTRS = ("user.", "system.posix_acl_")
 
 
 @dataclass(slots=True)
@@ -119,7 +118,7 @@ def _list(fd: int) -> tuple[list[os.DirEntry[str]], list[str]]:
 def _directory(path: bytes, fd: int, packed: Packed) -> bytes:
     packed.entries += 1
     found = os.fstat(fd)
-    return encode(_entry(path, DIR, found, xattrs=_xattrs(fd)))
+    return encode(_entry(path, DIR, found, xattrs=kept_xattrs(fd)))
 
 
 def _entry(path: bytes, kind: bytes, found: os.stat_result, xattrs: dict[str, bytes] | None = None) -> Entry:
@@ -132,14 +131,6 @@ def _entry(path: bytes, kind: bytes, found: os.stat_result, xattrs: dict[str, by
         mtime_ns=found.st_mtime_ns,
         xattrs=xattrs or {},
     )
-
-
-def _xattrs(fd: int) -> dict[str, bytes]:
-    try:
-        names = os.listxattr(fd)
-    except OSError:  # a file system without xattrs
-        return {}
-    return {name: os.getxattr(fd, name) for name in names if name.startswith(_KEPT_XATTRS)}
 
 
 def _files(
@@ -191,7 +182,7 @@ def _file(dir_fd: int, name: str, path: bytes, links: dict[tuple[int, int], byte
                 entry.link = first
                 out.add(encode(entry))
                 return
-        entry = _entry(path, FILE, found, _xattrs(fd))
+        entry = _entry(path, FILE, found, kept_xattrs(fd))
         size = found.st_size
         if size > BLOCK and found.st_blocks * 512 < size and (holes := _segments(fd, size)) is not None:
             yield from _sparse(fd, entry, size, holes, out)
