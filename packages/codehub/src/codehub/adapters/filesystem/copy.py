@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor, open_unreadable
+from codehub.adapters.filesystem.holes import data_segments
 from codehub.adapters.filesystem.xattrs import kept_xattrs
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -184,17 +185,8 @@ def _copy_content(source: int, made: int, size: int) -> None:
         pass
     else:
         return
-    at = 0
-    while at < size:
-        try:
-            start = os.lseek(source, at, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise
-            break  # only a hole from here on
-        end = min(os.lseek(source, start, os.SEEK_HOLE), size)
-        at = _copy_segment(source, made, start, end)
-        if at < end:
+    for start, end in data_segments(source, size):
+        if _copy_segment(source, made, start, end) < end:
             break  # it was shortened meanwhile
     os.ftruncate(made, min(size, os.fstat(source).st_size))
 

@@ -8,13 +8,27 @@ from __future__ import annotations
 
 import os
 import stat
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor, open_unreadable
+from codehub.adapters.filesystem.holes import data_segments
 from codehub.adapters.filesystem.xattrs import kept_xattrs
-from codehub.adapters.tarball.format import BLOCK, DIR, END, FIFO, FILE, LINK, SYMLINK, Entry, encode, padding
+from codehub.adapters.tarball.format import (
+    BLOCK,
+    DIR,
+    END,
+    FIFO,
+    FILE,
+    LINK,
+    MAX_SEGMENTS,
+    SYMLINK,
+    Entry,
+    encode,
+    padding,
+)
 from codehub.domain.errors import Terminal, Transient
 
 CHUNK = 1 << 20
@@ -184,7 +198,7 @@ def _file(dir_fd: int, name: str, path: bytes, links: dict[tuple[int, int], byte
                 return
         entry = _entry(path, FILE, found, kept_xattrs(fd))
         size = found.st_size
-        if size > BLOCK and found.st_blocks * 512 < size and (holes := _segments(fd, size)) is not None:
+        if size > BLOCK and found.st_blocks * 512 < size and (holes := _segments(fd, size, name)) is not None:
             yield from _sparse(fd, entry, size, holes, out)
             return
         entry.size = size
@@ -209,33 +223,32 @@ def _content(fd: int, size: int, name: str, out: _Out) -> Iterator[bytes]:
             yield out.take()
 
 
-def _segments(fd: int, size: int) -> list[tuple[int, int]] | None:
-    """Return (offset, length) of the data between holes, or None if there are no holes after all."""
-    segments: list[tuple[int, int]] = []
-    at = 0
-    while at < size:
-        try:
-            start = os.lseek(fd, at, os.SEEK_DATA)
-        except OSError:  # ENXIO: only a hole from here on
-            break
-        at = min(os.lseek(fd, start, os.SEEK_HOLE), size)
-        segments.append((start, at - start))
+def _segments(fd: int, size: int, name: str) -> array[int] | None:
+    """Return offset and length of each piece of data between holes, or None if there are no holes after all."""
+    segments = array("Q")
+    for start, end in data_segments(fd, size):
+        if len(segments) == 2 * MAX_SEGMENTS:
+            raise Terminal(
+                f"the home cannot be archived: {name!r} has more than {MAX_SEGMENTS:,} holes. "
+                "Start the workspace and copy or remove the file"
+            )
+        segments.extend((start, end - start))
     os.lseek(fd, 0, os.SEEK_SET)
-    return None if segments == [(0, size)] else segments
+    return None if segments.tolist() == [0, size] else segments
 
 
-def _sparse(fd: int, entry: Entry, size: int, segments: list[tuple[int, int]], out: _Out) -> Iterator[bytes]:
+def _sparse(fd: int, entry: Entry, size: int, segments: array[int], out: _Out) -> Iterator[bytes]:
+    stored = sum(segments[1::2])
     # GNU ends the map of a file that ends in a hole with an empty segment.
-    if not segments or sum(segments[-1]) < size:
-        segments = [*segments, (size, 0)]
-    table = b"".join([b"%d\n" % len(segments), *(b"%d\n%d\n" % segment for segment in segments)])
+    if not segments or segments[-2] + segments[-1] < size:
+        segments.extend((size, 0))
+    table = b"%d\n" % (len(segments) // 2) + b"".join(map(b"%d\n".__mod__, segments))
     table += bytes(padding(len(table)))
-    stored = sum(length for _, length in segments)
     entry.size = len(table) + stored
     entry.sparse_size = size
     out.add(encode(entry))
     out.add(table)
-    for offset, length in segments:
+    for offset, length in zip(segments[::2], segments[1::2], strict=True):
         if length:
             os.lseek(fd, offset, os.SEEK_SET)
             yield from _content(fd, length, os.fsdecode(entry.name), out)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from array import array
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from codehub.domain.errors import ArchiveCorrupted, OutOfSpace, Transient
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SMALL = 1 << 20
-_LONGEST_NUMBER = 20  # digits, of an offset in a file
+_LONGEST_NUMBER = 19  # digits, of an offset in a file
 _BAD_ENTRY = {
     errno.EEXIST,
     errno.ENAMETOOLONG,
@@ -177,7 +178,7 @@ class _Unpacker:
 
     def _sparse(self, fd: int, entry: Entry) -> None:
         left = entry.size
-        numbers: list[int] = []
+        numbers = array("Q")
         rest = b""
         while True:
             if left < tar.BLOCK:
@@ -188,14 +189,17 @@ class _Unpacker:
             if len(rest) > tar.BLOCK or not all(line.isdigit() and len(line) <= _LONGEST_NUMBER for line in lines):
                 raise ArchiveCorrupted("the archive holds a sparse file with a damaged map")
             numbers.extend(map(int, lines))
+            if numbers and numbers[0] > tar.MAX_SEGMENTS:
+                raise ArchiveCorrupted("the archive holds a sparse file with too many holes")
             if numbers and len(numbers) >= 1 + 2 * numbers[0]:
                 break
-        segments = list(zip(numbers[1::2], numbers[2::2], strict=False))[: numbers[0]]
+        count = numbers[0]
+        offsets, lengths = numbers[1 : 1 + 2 * count : 2], numbers[2 : 2 + 2 * count : 2]
         size = entry.sparse_size or 0
-        if sum(length for _, length in segments) != left or any(sum(segment) > size for segment in segments):
+        if sum(lengths) != left or any(sum(segment) > size for segment in zip(offsets, lengths, strict=True)):
             raise ArchiveCorrupted("the archive holds a sparse file whose map does not fit it")
         os.ftruncate(fd, size)
-        for offset, length in segments:
+        for offset, length in zip(offsets, lengths, strict=True):
             os.lseek(fd, offset, os.SEEK_SET)
             while length:
                 piece = self._stream.small(min(length, _SMALL))
