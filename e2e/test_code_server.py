@@ -26,7 +26,6 @@ from testing.codehub.full_stack import Stack
 
 pytestmark = [
     pytest.mark.needs("bwrap"),
-    pytest.mark.xdist_group("interfaces"),
     pytest.mark.timeout(900),
 ]
 

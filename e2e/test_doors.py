@@ -20,8 +20,6 @@ from testing.ports import free_ports
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJWzHDVTGdnT5ymHhIl0Y8mQYx4nFMVXDLTrtUYC{0} laptop-{0}"
 
-pytestmark = pytest.mark.xdist_group("interfaces")
-
 
 @pytest.fixture(scope="module")
 def doors() -> Iterator[Doors]:

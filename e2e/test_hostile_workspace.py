@@ -22,7 +22,7 @@ from testing.ports import free_ports
 pytestmark = pytest.mark.timeout(900)
 RUNTIMES = [
     pytest.param("process", marks=pytest.mark.needs("bwrap", "slirp4netns", "root")),
-    pytest.param("docker", marks=pytest.mark.needs("docker", "root")),
+    pytest.param("docker", marks=[pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("docker")]),
 ]
 
 SERVER = """

@@ -21,7 +21,7 @@ from testing.codehub.objectstore import S3Server
 
 pytestmark = [
     pytest.mark.needs("docker", "root", "sshd"),
-    pytest.mark.xdist_group("interfaces"),
+    pytest.mark.xdist_group("docker"),
     pytest.mark.timeout(900),
 ]
 IMAGE = "codehub-test/plain:1"

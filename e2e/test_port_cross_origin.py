@@ -15,8 +15,6 @@ from testing.codehub.doors import Doors, open_doors
 from testing.codehub.full_stack import Stack
 from testing.ports import free_ports
 
-pytestmark = pytest.mark.xdist_group("interfaces")
-
 # Knows nothing of CORS, and notes who asked.
 API = """
 import http.server, json, sys

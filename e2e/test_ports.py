@@ -18,8 +18,6 @@ from testing.codehub.doors import Doors, open_doors
 from testing.codehub.full_stack import TIMEOUT_S
 from testing.ports import free_ports
 
-pytestmark = pytest.mark.xdist_group("interfaces")
-
 # On `::`, with absolute addresses where it is at a root, and a socket that says when the page is stale, as Next does.
 NEXT_LIKE = r"""
 const http = require("http"), crypto = require("crypto");

@@ -21,7 +21,6 @@ from testing.codehub.ide import IDE_DIR, installed_code_server
 from testing.codehub.repositories import open_repositories
 
 pytestmark = [
-    pytest.mark.xdist_group("e2e-repositories"),
     pytest.mark.timeout(900),
     pytest.mark.needs("root", "git", "git-lfs", "nginx", "fcgiwrap", "sshd", "ip", "openssl", "bwrap", "slirp4netns"),
 ]

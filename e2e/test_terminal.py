@@ -14,8 +14,6 @@ from e2e.stacks import browser_stack
 from testing.browser import watch_faults
 from testing.codehub.full_stack import Stack
 
-pytestmark = pytest.mark.xdist_group("interfaces")
-
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:

@@ -4,8 +4,8 @@
 one test must not break the next. `page` is a fresh page in a fresh context. Exceptions and logged errors of the page fail
 the test at its end, unless the test expects them (`page_faults.clear()`).
 
-A test that uses any of these fixtures is added to the group "interfaces" (other tests of it make network interfaces, which
-disturbs them) and needs the part "chromium" implicitly. Chromium itself does not notice interfaces (`quiet_chromium`).
+A test that uses any of these fixtures needs the part "chromium" implicitly. Chromium does not notice network interfaces
+that other tests create (`quiet_chromium`).
 """
 
 from __future__ import annotations
@@ -108,11 +108,10 @@ def watch_faults(page: Page, faults: list[str]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Add the marks before testing.parts reads `needs` and xdist reads the groups."""
+    """Add the mark before testing.parts reads `needs`."""
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.needs("chromium"))
-            item.add_marker(pytest.mark.xdist_group("interfaces"))
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A real Docker engine for tests. Its data, sockets and networks are separate from any other on the machine.
 
-All tests that use it are in the xdist group "interfaces" (a bridge that appears or disappears disturbs browsers), so one
-engine per worker process is one engine per run. It starts on first use and always stops at the end of the session.
+All tests that use it are in the xdist group "docker", so one engine per worker process is one engine per run.
+It starts on first use and always stops at the end of the session.
 """
 
 from __future__ import annotations

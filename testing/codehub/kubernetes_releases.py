@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-import jsonschema
-
 _SCHEMAS = importlib.resources.files("kubernetes_validate") / "kubernetes-json-schema"
 _STRICT = re.compile(r"v1\.(\d+)\.0-local-strict")
 
@@ -45,4 +43,6 @@ def _definitions(release: str) -> Mapping[str, Json]:
 
 @cache
 def _validator(release: str, key: str) -> Any:
+    import jsonschema  # takes seconds, which each process that only collects tests would spend
+
     return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{key}", "$defs": _definitions(release)})

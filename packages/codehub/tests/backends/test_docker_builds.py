@@ -27,7 +27,7 @@ from testing.codehub.docker import TINY_IMAGE, DockerEngine
 
 pytestmark = [
     pytest.mark.needs("docker", "root"),
-    pytest.mark.xdist_group("interfaces"),
+    pytest.mark.xdist_group("docker"),
     pytest.mark.timeout(600),
 ]
 _MIB = 1 << 20

@@ -20,7 +20,7 @@ from testing.codehub.contracts.instances import InstancesContract, healthy, star
 from testing.codehub.docker import DockerEngine
 from testing.codehub.docker_world import DockerWorld, close_world, open_world
 
-pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("interfaces")]
+pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("docker")]
 
 
 @pytest.fixture

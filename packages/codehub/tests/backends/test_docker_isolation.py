@@ -34,7 +34,7 @@ from testing.codehub.elsewhere import elsewhere
 
 pytestmark = [
     pytest.mark.needs("docker", "root"),
-    pytest.mark.xdist_group("interfaces"),
+    pytest.mark.xdist_group("docker"),
     pytest.mark.timeout(600),
 ]
 CONNECT = """import socket, sys

@@ -27,7 +27,7 @@ from codehub.ports.homes import HomeState, HomeStatus
 from testing.codehub.contracts.homes import key
 from testing.codehub.docker import DockerEngine
 
-pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("interfaces")]
+pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("docker")]
 T = TypeVar("T")
 Work = Callable[[DockerVolumeHomes], Awaitable[T]]
 

@@ -16,7 +16,7 @@ from codehub.domain.errors import ImagePullFailed
 from codehub.domain.model import Progress
 from testing.codehub.registry import Registry, registry
 
-pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("interfaces")]
+pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("docker")]
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from testing.codehub.trees import differences, fingerprint, make_rich_tree
 
 pytestmark = [
     pytest.mark.needs("docker", "root"),
-    pytest.mark.xdist_group("interfaces"),
+    pytest.mark.xdist_group("docker"),
     pytest.mark.timeout(600),
 ]
 

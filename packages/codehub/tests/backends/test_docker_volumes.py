@@ -26,7 +26,7 @@ from codehub.ports.homes import HomeKey
 from testing.codehub.contracts.homes import HomesContract, key
 from testing.codehub.docker import DockerEngine
 
-pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("interfaces")]
+pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("docker")]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from testing.codehub.services import service_dir
 
 pytestmark = [
     pytest.mark.needs("docker", "root"),
-    pytest.mark.xdist_group("interfaces"),
+    pytest.mark.xdist_group("docker"),
     pytest.mark.timeout(600),
 ]
 PARTS = {"reach the API", "reach the proxy", "reach the database", "reach Valkey"}

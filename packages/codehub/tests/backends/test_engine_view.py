@@ -73,7 +73,7 @@ async def view(docker_engine: DockerEngine) -> AsyncIterator[str]:
 
 
 @pytest.mark.needs("docker", "root")
-@pytest.mark.xdist_group("interfaces")
+@pytest.mark.xdist_group("docker")
 async def test_the_view_shows_own_containers_and_neither_others_nor_a_way_to_change_anything(
     docker_engine: DockerEngine, view: str
 ) -> None:

@@ -109,7 +109,7 @@ async def test_a_registry_that_wants_tokens_gives_them_to_anybody_for_what_is_pu
 
 
 @pytest.mark.needs("docker-registry", "root", "ip", "openssl")
-@pytest.mark.xdist_group("interfaces")
+@pytest.mark.xdist_group("docker")
 async def test_a_private_registry_is_reached_with_its_authority_and_its_login(tmp_path: Path) -> None:
     with feature_registry(private=True) as registry:
         digest = registry.push("team/tool", _TOOL)

@@ -75,7 +75,7 @@ async def test_killed_at_every_point_of_a_copy_with_archives_in_s3(
 
 
 @pytest.mark.needs("docker", "root")
-@pytest.mark.xdist_group("interfaces")
+@pytest.mark.xdist_group("docker")
 async def test_killed_at_the_points_of_a_volume_on_a_docker_engine(
     database: Database, redis_url: str, docker_engine: DockerEngine
 ) -> None:

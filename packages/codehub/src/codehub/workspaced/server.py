@@ -73,7 +73,7 @@ class Server:
         except OSError as error:
             if isinstance(error, ConnectionError):
                 raise
-            text = f"{error.filename or 'workspaced'}: {error.strerror}"
+            text = f"{error.filename or 'workspaced'}: {error.strerror or error}"
             return await self._refuse(request, RequestError(500, "INTERNAL_ERROR", text))
         if response is None:
             return False

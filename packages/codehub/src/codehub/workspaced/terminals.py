@@ -301,6 +301,14 @@ def frame(kind: bytes, payload: bytes) -> bytes:
     return kind + len(payload).to_bytes(4, "big") + payload
 
 
+def _open_pty() -> tuple[int, int]:
+    try:
+        return pty.openpty()
+    except OSError as error:  # without a number: the kernel's reason is lost
+        text = "no pseudo terminal is left: programs in this workspace or on its machine have taken all"
+        raise RequestError(429, "TOO_MANY_REQUESTS", text) from error
+
+
 def write_size(folder: str, cols: int, rows: int) -> None:
     path = os.path.join(folder, "size")
     with contextlib.suppress(OSError):
@@ -344,9 +352,9 @@ class Terminals:
         words = list(command) if command else [holder.shell(), "-l"]
         id_ = secrets.token_hex(8)
         folder = os.path.join(self._root, id_)
-        os.mkdir(folder, 0o700)
-        master, slave = pty.openpty()
+        master, slave = _open_pty()
         try:
+            os.mkdir(folder, 0o700)
             where = os.path.join(self._home, cwd) if cwd else self._home
             launch = holder.Launch(folder, words, where, self._env, tty=True, cols=cols, rows=rows)
             started = holder.start(launch, master, slave)

@@ -22,7 +22,7 @@ from testing.codehub.tiny_ide import run_through_proxy
 
 pytestmark = [
     pytest.mark.needs("docker", "root"),
-    pytest.mark.xdist_group("interfaces"),
+    pytest.mark.xdist_group("docker"),
     pytest.mark.soak,
     pytest.mark.timeout(900),
 ]

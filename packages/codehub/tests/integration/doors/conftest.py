@@ -42,8 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         name = item.name.partition("[")[0]
         docker = "runtime" in getattr(item, "fixturenames", ()) and "docker" in item.name
-        # What uses the engine is in one group with what a bridge that comes or goes would disturb.
-        item.add_marker(pytest.mark.xdist_group("interfaces" if docker else "doors"))
+        item.add_marker(pytest.mark.xdist_group("docker" if docker else "doors"))
         if docker:
             item.add_marker(pytest.mark.timeout(900))  # the first of them fills the volume of CodeHub's tools
         if docker and name not in SAMPLE_ON_DOCKER:

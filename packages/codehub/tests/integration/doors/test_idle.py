@@ -51,10 +51,10 @@ def over_ssh(home: Path) -> Start:
 
 def test_work_keeps_a_workspace_awake_and_waiting_does_not(runtime: Runtime, tmp_path: Path) -> None:
     work: list[tuple[Start, str, str]] = [
-        (by_exec, "python3 -c 'while 1: pass'", "while 1: pass"),
-        (in_a_closed_terminal, "python3 -c 'while 2: pass'", "while 2: pass"),
-        (in_a_closed_terminal, "while python3 -c 'sum(range(20_000_000))'; do sleep 0.2; done", "bash"),
-        (over_ssh(tmp_path), "python3 -c 'while 3: pass'", "while 3: pass"),
+        (by_exec, _computing("while 1"), "while 1"),
+        (in_a_closed_terminal, _computing("while 2"), "while 2"),
+        (in_a_closed_terminal, "while python3 -c 'sum(range(10_000_000))'; do sleep 0.2; done", "bash"),
+        (over_ssh(tmp_path), _computing("while 3"), "while 3"),
     ]
     if runtime is not on_processes:
         work = work[:1]  # the rule is the same program's on both runtimes
@@ -86,6 +86,11 @@ def test_work_keeps_a_workspace_awake_and_waiting_does_not(runtime: Runtime, tmp
                 client.get(looked_at.api + "/ports", params={"wake": 0})
                 assert time.monotonic() < deadline
                 time.sleep(0.5)
+
+
+def _computing(loop: str) -> str:
+    """Return a command that uses about half a core, and enough of one on a machine with ten times as much to do."""
+    return f"python3 -c '{loop}: sum(range(5_000_000)); __import__(\"time\").sleep(0.1)'"
 
 
 def _until_kept_awake_by(doors: Doors, name: str, command: str) -> None:

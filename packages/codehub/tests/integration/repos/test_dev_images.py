@@ -33,7 +33,7 @@ pytestmark = [
     pytest.mark.needs(
         "docker", "docker-registry", "root", "git", "git-lfs", "nginx", "fcgiwrap", "sshd", "ip", "openssl"
     ),
-    pytest.mark.xdist_group("interfaces"),
+    pytest.mark.xdist_group("docker"),
     pytest.mark.timeout(900),
 ]
 

@@ -15,7 +15,7 @@ from testing.codehub.toolchain import check_toolchain, debian_python_root
 
 pytestmark = [
     pytest.mark.needs("docker", "root"),
-    pytest.mark.xdist_group("interfaces"),
+    pytest.mark.xdist_group("docker"),
     pytest.mark.timeout(900),
 ]
 IMAGE = "codehub-test/debian-python:1"

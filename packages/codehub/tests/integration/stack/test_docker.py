@@ -22,7 +22,7 @@ from testing.codehub.objectstore import S3Server
 
 pytestmark = [
     pytest.mark.needs("docker", "root"),
-    pytest.mark.xdist_group("interfaces"),
+    pytest.mark.xdist_group("docker"),
     pytest.mark.timeout(600),
 ]
 
