@@ -14,11 +14,10 @@ __all__ = ["dashboard", "stage"]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run each module's tests in turn in one worker: they share a CodeHub."""
+    """Run them in turn in one worker: many share a CodeHub, and a browser with an IDE takes a core."""
     for item in items:
         if Path(__file__).parent in item.path.parents and item.get_closest_marker("xdist_group") is None:
-            shared = "real" if "real" in getattr(item, "fixturenames", ()) else item.path.stem
-            item.add_marker(pytest.mark.xdist_group(f"e2e-{shared}"))
+            item.add_marker(pytest.mark.xdist_group("browser"))
 
 
 @pytest.fixture(scope="package")
