@@ -240,6 +240,86 @@ async def test_the_internet_is_reached_and_names_are_asked_for_inside(tmp_path: 
             await until(out, "the way out is back")
 
 
+async def test_a_multicast_does_not_leave_the_workspace(tmp_path: Path) -> None:
+    """A socket that names its interface ignores routes: once this reached services such as mDNS, which answered."""
+    send = """import socket, struct, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+device = struct.pack("4s4si", bytes(4), bytes(4), socket.if_nametoindex("tap0"))
+for option in ((0, 32, device), (0, 33, 4), (1, 25, b"tap0")):
+    s.setsockopt(*option)
+for group in ("224.0.0.251", "239.1.2.3"):
+    print(s.sendto(b"from the workspace", (group, int(sys.argv[1]))))
+"""
+    with elsewhere("203.0.113.2", "203.0.113.1") as port, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as heard:
+        heard.bind(("0.0.0.0", 0))
+        for group in ("224.0.0.251", "239.1.2.3"):
+            member = socket.inet_aton(group) + socket.inet_aton("203.0.113.1")
+            heard.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+        heard.setblocking(False)
+        route = ["ip", "route", "add", "239.1.2.3", "dev", _interface_of("203.0.113.1")]
+        subprocess.run(route, check=True)
+        route[-3] = "224.0.0.251"
+        subprocess.run(route, check=True)
+        number = heard.getsockname()[1]
+        async with ended(limited(tmp_path)) as world:
+            await started(world)
+
+            async def out() -> bool:
+                return "reached hello" in await try_to_reach(world, "203.0.113.2", port)
+
+            for again in (False, True):  # also when slirp4netns was started again
+                await until(out, "the way out is there")
+                assert (await world.ask(wid(), f"python3 -c '{send}' {number}")).split() == ["18", "18"]
+                # slirp4netns passes packets on in their order.
+                await until(out, "what was sent before has passed")
+                with pytest.raises(BlockingIOError):
+                    heard.recv(100)
+                mine = [pid for pid, name in descendants(world.record(wid()).pid) if name == "slirp4netns"]
+                if not again:
+                    os.kill(mine[0], 9)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ours:  # it can be heard, but not from there
+            ours.sendto(b"from this machine", ("239.1.2.3", number))
+        heard.settimeout(30)
+        assert heard.recv(100) == b"from this machine"
+
+
+def _interface_of(address: str) -> str:
+    listed = subprocess.run(["ip", "-4", "-o", "addr"], capture_output=True, text=True, check=True).stdout
+    return next(line.split()[1] for line in listed.splitlines() if line.split()[3].startswith(f"{address}/"))
+
+
+async def test_what_a_workspace_sends_is_limited_like_its_programs(tmp_path: Path) -> None:
+    """slirp4netns works outside of the sandbox, as much as the workspace wants."""
+    async with ended(limited(tmp_path)) as world:
+        await started(world)
+
+        async def passing() -> bool:
+            return any(name == "slirp4netns" for _, name in descendants(world.record(wid()).pid))
+
+        await until(passing, "slirp4netns runs")
+        mine = [pid for pid, name in descendants(world.record(wid()).pid) if name == "slirp4netns"]
+        groups = Path(f"/proc/{mine[0]}/cgroup").read_text().splitlines()
+        name = world.record(wid()).identity
+        limited_by = {kind for line in groups if line.endswith(f"/{name}") for kind in line.split(":")[1].split(",")}
+        assert limited_by in ({"memory", "cpu", "pids"}, {""}), groups
+        assert resource.prlimit(mine[0], resource.RLIMIT_NOFILE)[1] == min(
+            4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        )
+
+
+async def test_a_workspace_cannot_take_all_pseudo_terminals_of_the_machine(world: ProcessWorld) -> None:
+    """The kernel counts them for all users together: nobody else could open a terminal."""
+    await started(world)
+    take = """import os
+taken = []
+try:
+    while len(taken) < 400: taken.append(os.openpty())
+except OSError as error: print(len(taken), error)
+"""
+    assert (await world.ask(wid(), f"python3 -c '{take}'")).startswith("256 [Errno 28]")
+    assert "/dev/pts/" in await world.ask(wid(), "script -qc tty /dev/null; ls -l /dev/pts /dev/ptmx")
+
+
 async def test_a_private_network_is_reached_only_when_it_is_allowed(tmp_path: Path) -> None:
     with elsewhere("10.213.7.2", "10.213.7.1") as port:
         async with ended(limited(tmp_path, networks=("10.213.0.0/16",))) as world:
@@ -266,6 +346,11 @@ for number in (165, 272, 56, 435, 321, 298, 425, 250, 304, 308):
     missing = {"435", "425"}  # clone3 and io_uring are said not to exist
     numbers = ("165", "272", "56", "435", "321", "298", "425", "250", "304", "308")
     expected = {number: "38" if number in missing else "1" for number in numbers}
+    families = (
+        "import socket\nfor family in (1, 2, 10, 16, 38, 40):\n try: socket.socket(family, socket.SOCK_DGRAM)\n"
+    )
+    families += " except OSError as error: print(family, error.errno)"
+    assert (await world.ask(wid(), f"python3 -c '{families}'")).splitlines() == ["38 97", "40 97"]
     if os.uname().machine == "x86_64":
         assert dict(line.split() for line in said.splitlines()) == expected
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 SECCOMP_FD = 63  # where bubblewrap finds the filter
 _OPEN_FILES = 65_536
+# Connections of a workspace at a time. Each takes a port of the machine, which has about 28,000 for all workspaces.
+_CONNECTIONS = 4096
+_TERMINALS = 256  # pseudo terminals of a workspace
+_MS_NOSUID, _MS_NOEXEC = 2, 8
 _INTERFACE_TIMEOUT_S = 10.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -32,7 +36,7 @@ class Confinement:
     A plain class: importing `dataclasses` would take longer than everything else that the supervisor does at a start.
     """
 
-    __slots__ = ("blocked", "bridge_port", "bridge_socket", "cgroups", "pids", "seccomp", "slirp")
+    __slots__ = ("blocked", "bridge_port", "bridge_socket", "cgroups", "pids", "seccomp", "slirp", "terminals")
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class Confinement:
         blocked: Sequence[str] = (),
         bridge_socket: str = "",
         bridge_port: int = 0,
+        terminals: str = "",
     ) -> None:
         self.cgroups = cgroups
         self.pids = pids
@@ -52,6 +57,7 @@ class Confinement:
         self.blocked = blocked
         self.bridge_socket = bridge_socket
         self.bridge_port = bridge_port
+        self.terminals = terminals
 
     def as_dict(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -68,9 +74,7 @@ class Namespaces:
 
 
 def apply_limits(plan: Confinement, uid: int | None) -> None:
-    for group in plan.cgroups:
-        with open(os.path.join(group, "cgroup.procs"), "w") as file:
-            file.write("0")
+    _join_groups(plan)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _lower(resource.RLIMIT_NOFILE, _OPEN_FILES)
     if uid is not None and plan.pids:  # counted per user, so only if the workspace has its own user
@@ -80,10 +84,30 @@ def apply_limits(plan: Confinement, uid: int | None) -> None:
         os.dup2(fd, SECCOMP_FD)
 
 
+def _join_groups(plan: Confinement) -> None:
+    for group in plan.cgroups:
+        with open(os.path.join(group, "cgroup.procs"), "w") as file:
+            file.write("0")
+
+
 def _lower(kind: int, most: int) -> None:
     hard = resource.getrlimit(kind)[1]
     value = most if hard == resource.RLIM_INFINITY else min(hard, most)
     resource.setrlimit(kind, (value, value))
+
+
+def mount_terminals(plan: Confinement) -> None:
+    """In the child: mount its pseudo terminals where bubblewrap finds them. Nobody else sees this mount.
+
+    The kernel has a few thousand for all users of the machine, and no limit for one user.
+    """
+    if not plan.terminals:
+        return
+    netns.hide_mounts()
+    options = b"newinstance,ptmxmode=0666,mode=620,max=%d" % _TERMINALS
+    if _libc.mount(b"devpts", os.fsencode(plan.terminals), b"devpts", _MS_NOSUID | _MS_NOEXEC, options) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"no pseudo terminals can be mounted: {os.strerror(number)}")
 
 
 def ran_out_of_memory(plan: Confinement) -> bool:
@@ -117,12 +141,18 @@ def hold_namespaces(child: int, made: int, seen: int, *, new_user: bool) -> Name
 
 
 def start_way_out(plan: Confinement, held: Namespaces) -> tuple[int, int]:
-    """Start slirp4netns and return (pid, pipe). It ends when the pipe is closed, however this process ends."""
+    """Start slirp4netns and return (pid, pipe). It ends when the pipe is closed, however this process ends.
+
+    The workspace decides how much it has to do, so its CPU time and memory are the workspace's.
+    """
     until, ours = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
         try:
             plain_signals()
+            _join_groups(plan)
+            _lower(resource.RLIMIT_NOFILE, _CONNECTIONS)
+            _make_interface(held)
             for fd in (until, held.network, *([held.user] if held.user is not None else [])):
                 os.set_inheritable(fd, True)
             close_standard_streams()
@@ -136,6 +166,20 @@ def start_way_out(plan: Confinement, held: Namespaces) -> tuple[int, int]:
     return pid, ours
 
 
+def _make_interface(held: Namespaces) -> None:
+    """Create the interface, in a process of its own: slirp4netns stays in this network."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            join(held)
+            netns.make_interface()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    if os.waitpid(pid, 0)[1] != 0:
+        raise OSError("the interface could not be made")
+
+
 def try_network() -> int:
     """Entry point of a program: test whether slirp4netns (its argument) can serve a new namespace."""
     plan = Confinement(slirp=sys.argv[1])
@@ -146,7 +190,7 @@ def try_network() -> int:
         try:
             os.close(seen_w)
             enter_network(plan, uid, made_w, seen_r)
-            os._exit(0 if _has_interface("tap0") else 1)
+            os._exit(0 if _has_way_out() else 1)
         except OSError as error:
             print(error.strerror or error, file=sys.stderr, flush=True)
         finally:
@@ -159,11 +203,11 @@ def try_network() -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _has_interface(name: str) -> bool:
+def _has_way_out() -> bool:
     deadline = time.monotonic() + _INTERFACE_TIMEOUT_S
     while time.monotonic() < deadline:
-        with open("/proc/self/net/dev") as file:
-            if f"{name}:" in file.read():
+        with open("/proc/self/net/route") as file:
+            if any(line.split()[:2] == [netns.INTERFACE, "00000000"] for line in file):
                 return True
         time.sleep(0.005)
     return False

@@ -191,6 +191,7 @@ class LaunchPlanner:
             # It is in memory and counts as the workspace's; half of the limit leaves room for its programs.
             tmp_bytes=self._limits(spec).memory_bytes // 2,
             seccomp_fd=SECCOMP_FD if confinement.seccomp else None,
+            terminals=Path(confinement.terminals) if confinement.terminals else None,
         )
 
     def _limits(self, spec: InstanceSpec) -> Limits:
@@ -208,6 +209,8 @@ class LaunchPlanner:
         program = seccomp_program(os.uname().machine, user_namespaces=self._options.user_namespaces)
         if isolation.bubblewrap and program is not None:
             (run / "seccomp.bpf").write_bytes(program)
+        terminals = run / "pts"
+        terminals.mkdir(exist_ok=True)
         return Confinement(
             cgroups=() if isolation.cgroups is None else isolation.cgroups.make(identity, limits),
             pids=limits.pids,
@@ -216,6 +219,8 @@ class LaunchPlanner:
             blocked=blocked_networks(_own_addresses(), self._options.allowed_networks) if isolation.slirp else (),
             bridge_socket=bridge[0],
             bridge_port=bridge[1],
+            # Only root can mount them.
+            terminals=str(terminals) if isolation.separates_users and os.geteuid() == 0 else "",
         )
 
     def _environment(self, spec: InstanceSpec, values: dict[str, str], path: str, identity: str) -> dict[str, str]:

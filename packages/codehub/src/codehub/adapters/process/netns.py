@@ -1,7 +1,10 @@
 """A workspace's network: a namespace with its own loopback and outbound access through slirp4netns.
 
 The supervisor uses it between fork and exec, so it imports only the standard library. Forbidden destinations are
-unreachable routes, set before there is outbound access. The workspace may not change routes, so they always apply.
+unreachable routes, set before there is outbound access. The workspace may not change routes.
+
+A socket that names its interface ignores routes, which is enough to send multicasts to this machine and its network. The
+interface therefore sends only to slirp4netns' own addresses.
 """
 
 from __future__ import annotations
@@ -20,10 +23,13 @@ if TYPE_CHECKING:
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 # 198.18.0.0/15 is reserved for benchmarks, so no machine that a workspace may want to reach has such an address.
-CIDR, NAMESERVER = "198.18.0.0/24", "198.18.0.3"
+CIDR, GATEWAY, NAMESERVER = "198.18.0.0/24", "198.18.0.2", "198.18.0.3"
+INTERFACE = "tap0"
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _RTM_NEWROUTE, _NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_CREATE, _NLMSG_ERROR = 24, 1, 4, 0x400, 2
 _RT_TABLE_MAIN, _RTPROT_STATIC, _RTN_PROHIBIT, _RTA_DST = 254, 4, 8, 1
+_TUNSETIFF, _TUNSETPERSIST, _TUNSETTXFILTER, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x400454CB, 0x400454D1, 2, 0x1000
+_BROADCAST = b"\xff" * 6  # for requests of ARP
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -80,6 +86,29 @@ def _refuse_routes(networks: Sequence[str]) -> None:
         netlink.close()
 
 
+def make_interface() -> None:
+    """Create the interface that slirp4netns will serve, without one of an earlier slirp4netns and its configuration.
+
+    The filter belongs to the interface, so it applies before and after slirp4netns has opened it.
+    """
+    for filtered in (False, True):
+        tap = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            name = INTERFACE.encode()
+            fcntl.ioctl(tap, _TUNSETIFF, struct.pack("16sH22x", name, _IFF_TAP | _IFF_NO_PI))
+            if filtered:
+                allowed = (_BROADCAST, _ethernet(GATEWAY), _ethernet(NAMESERVER))
+                fcntl.ioctl(tap, _TUNSETTXFILTER, struct.pack("=HH", 0, len(allowed)) + b"".join(allowed))
+            fcntl.ioctl(tap, _TUNSETPERSIST, int(filtered))
+        finally:
+            os.close(tap)
+
+
+def _ethernet(address: str) -> bytes:
+    """Return the Ethernet address that slirp4netns gives to an address of its own."""
+    return b"\x52\x55" + socket.inet_aton(address)
+
+
 def hide_mounts() -> None:
     """Enter a private mount namespace, whose changes are invisible to other processes.
 
@@ -109,4 +138,4 @@ def way_out(program: str, network: int, user: int | None, until: int) -> list[st
     ]
     if user is not None:
         words.append(f"--userns-path=/proc/self/fd/{user}")
-    return [*words, f"/proc/self/fd/{network}", "tap0"]
+    return [*words, f"/proc/self/fd/{network}", INTERFACE]

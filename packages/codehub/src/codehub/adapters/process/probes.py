@@ -11,20 +11,20 @@ from codehub.adapters.process.cgroup import Limits
 from codehub.adapters.process.instances import ProcessInstances
 from codehub.adapters.process.isolation import find_isolation
 from codehub.adapters.process.launch_plan import ProcessOptions
+from codehub.adapters.process.netns import GATEWAY, INTERFACE
 from codehub.adapters.process.records import RECORD
 from codehub.domain.profiles import AppProfile
 from codehub.ports.instances import InstanceSpec, Mount, MountKind
 
 _GRACE_S = 0.5
-# In a workspace's own network: where slirp4netns would lead to this machine, and the address that each workspace has.
-_GATEWAY, _GUEST = "198.18.0.2", "198.18.0.100"
+_GUEST = "198.18.0.100"  # the address that each workspace has in its own network
 
 
 class ProcessProbes:
     def __init__(self, base: Path, options: ProcessOptions) -> None:
         self.memory_bytes = min(options.limits.memory_bytes, PROBE_MEMORY_BYTES)
         self.pids = min(options.limits.pids, PROBE_PIDS)
-        self.interface = "tap0" if options.use_bubblewrap and find_isolation().slirp else ""
+        self.interface = INTERFACE if options.use_bubblewrap and find_isolation().slirp else ""
         before = options.isolated_before
         options = replace(
             options,
@@ -37,7 +37,7 @@ class ProcessProbes:
         self.instances = ProcessInstances(self._run, options)
 
     async def prepare(self) -> str:
-        return _GATEWAY
+        return GATEWAY  # where slirp4netns would lead to this machine
 
     def spec(self, name: str, home: Path, env: dict[str, str]) -> InstanceSpec:
         command = (str(base_python()), "-I", "-S", "-B", f"{{home}}/{PROBE_FILE}", "{socket}")

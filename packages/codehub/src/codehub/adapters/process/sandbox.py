@@ -86,6 +86,7 @@ class View:
     etc: Path  # the workspace's own files
     tmp_bytes: int
     seccomp_fd: int | None
+    terminals: Path | None = None  # a mounted devpts
 
 
 @cache
@@ -119,6 +120,8 @@ def wrap(program: str, command: Sequence[str], view: View, uid: int | None) -> l
     for name in _OWN_ETC:
         words += ["--ro-bind", str(view.etc / name), f"/etc/{name}"]
     words += ["--proc", "/proc", "--dev", "/dev"]
+    if view.terminals is not None:
+        words += ["--dev-bind", str(view.terminals), "/dev/pts"]
     for name in ("/tmp", "/var/tmp", "/dev/shm"):  # noqa: S108 - inside the sandbox
         words += ["--perms", "1777", "--size", str(view.tmp_bytes), "--tmpfs", name]
     words += ["--perms", "0755", "--size", str(1 << 20), "--tmpfs", "/run"]

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Mapping
 
 CLONE_NEWUSER = 0x10000000
+AF_ALG, AF_VSOCK = 38, 40
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
 _NR, _ARCH, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data; little-endian, so the argument's low half
@@ -56,6 +57,10 @@ _NAMESPACES: Mapping[str, tuple[int | None, int | None]] = {
     "setns": (308, 268),
     "umount2": (166, 39),
 }
+# Families of sockets, reported as not supported. AF_VSOCK leads to the hypervisor and to listeners of this machine from every
+# network namespace; AF_ALG is the kernel's cryptography.
+_SOCKET = (41, 198)
+_FAMILIES = (AF_ALG, AF_VSOCK)
 _UNSHARE, _CLONE, _CLONE3 = (272, 97), (56, 220), (435, 435)
 # Reported as absent: libraries then use the older call, which a filter can check.
 _ABSENT: Mapping[str, tuple[int, int]] = {
@@ -85,6 +90,10 @@ def seccomp_program(machine: str, *, user_namespaces: bool = False) -> bytes | N
     for entry in denied.values():
         if (number := entry[column]) is not None:
             code += _on(number, _refuse(errno.EPERM))
+    code += [_step(_JEQ, _SOCKET[column], yes=0, no=2 + 2 * len(_FAMILIES)), _step(_LD, _FIRST_ARGUMENT)]
+    for family in _FAMILIES:
+        code += _on(family, _refuse(errno.EAFNOSUPPORT))
+    code.append(_step(_RET, _ALLOW))
     if not user_namespaces:
         # clone3 takes its flags in memory, which no filter can inspect.
         code += _on(_CLONE3[column], _refuse(errno.ENOSYS))

@@ -166,6 +166,7 @@ class Supervisor:
         confinement.apply_limits(self.plan, self.uid)
         if self.plan.slirp:
             confinement.enter_network(self.plan, self.uid, made_w, seen_r)
+        confinement.mount_terminals(self.plan)
         command = [str(part) for part in self.spec["command"]]  # type: ignore[attr-defined]
         env = {str(k): str(v) for k, v in self.spec["env"].items()}  # type: ignore[attr-defined]
         uid = self.uid
