@@ -21,7 +21,8 @@ from codehub.adapters.kubernetes.cluster import Cluster
 from codehub.adapters.kubernetes.manifests import OPERATION, labels
 from codehub.adapters.kubernetes.objects import ROLE_TRANSFER
 from codehub.adapters.kubernetes.preflight import probe_pod
-from codehub.adapters.kubernetes.transfer import Transfer, TransferJobs, job_name, operation_label
+from codehub.adapters.kubernetes.transfer import TransferJobs, job_name, operation_label
+from codehub.adapters.kubernetes.transfer_client import Transfer
 from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import CodeHubError
 from codehub.ports.fence import ignore_progress, no_fence

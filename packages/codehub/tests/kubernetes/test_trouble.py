@@ -10,7 +10,8 @@ import pytest
 from codehub.adapters.kubernetes.cluster import Cluster
 from codehub.adapters.kubernetes.homes import PvcHomes
 from codehub.adapters.kubernetes.instances import KubernetesInstances
-from codehub.adapters.kubernetes.transfer import Transfer, TransferJobs
+from codehub.adapters.kubernetes.transfer import TransferJobs
+from codehub.adapters.kubernetes.transfer_client import Transfer
 from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import CodeHubError, FenceLost, Transient
 from codehub.domain.model import HomeCtx

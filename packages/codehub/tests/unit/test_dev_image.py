@@ -54,7 +54,7 @@ def test_an_image_alone_is_pulled_and_a_dockerfile_is_built() -> None:
         {"build": {"dockerfile": "Dockerfile", "context": "..", "target": "dev"}}, "FROM a AS dev\nFROM b\n"
     )
     assert isinstance(built, Build)
-    assert (built.context, built.bases, built.recipe.text) == ("app", ("a",), "FROM a AS dev\n")
+    assert (built.context, built.bases, built.recipe.text) == ("app", ("a:latest",), "FROM a:latest AS dev\n")
 
 
 def test_features_are_installed_on_top_with_their_options_as_variables() -> None:

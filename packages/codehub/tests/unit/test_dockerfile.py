@@ -60,8 +60,8 @@ def test_arguments_fill_in_the_image_and_may_be_empty_or_several_words() -> None
 
 def test_what_comes_after_the_target_is_not_built() -> None:
     found = check_dockerfile("FROM a AS dev\nRUN x\nFROM evil AS other\nRUN y\n", {}, "Dev")
-    assert found.text == "FROM a AS dev\nRUN x\n"
-    assert (found.bases, found.last_stage) == (("a",), "dev")
+    assert found.text == "FROM a:latest AS dev\nRUN x\n"
+    assert (found.bases, found.last_stage) == (("a:latest",), "dev")
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,9 @@ def test_what_comes_after_the_target_is_not_built() -> None:
         ("RUN --network=host true", "BuildKit"),
         ("RUN --security=insecure true", "BuildKit"),
         ("RUN <<EOF\nx\nEOF", "BuildKit"),
+        ("RUN cat <<1\nx\n1", "BuildKit"),
+        ("RUN cat\u00a0<<E\nx\nE", "BuildKit"),
+        ("COPY 3<<-. /x\n.", "BuildKit"),
         ("COPY --from=$X /a /b", "without variables"),
         ("COPY --fr\\om=evil /a /b", "flags have the form"),
         ('COPY --"from"=evil /a /b', "flags have the form"),
@@ -134,21 +137,36 @@ def test_other_files_are_refused(text: str, target: str, why: str) -> None:
 
 
 def test_fifty_stages_and_a_target_among_them_are_built() -> None:
-    assert check_dockerfile("FROM a\n" * 49 + "FROM b AS dev\n", {}, "dev").bases == ("a", "b")
+    assert check_dockerfile("FROM a\n" * 49 + "FROM b AS dev\n", {}, "dev").bases == (
+        "a:latest",
+        "b:latest",
+    )
 
 
 def test_a_stage_that_is_not_complete_yet_is_an_image() -> None:
     """The engine knows a stage once it has ended: within it, the same name means an image."""
-    assert check_dockerfile("FROM a AS evil\nCOPY --from=evil /x /y\n", {}).bases == ("a", "evil")
-    assert check_dockerfile("FROM a AS x\nCOPY --from=0 /x /y\n", {}).bases == ("a", "0")
-    assert check_dockerfile("FROM a AS x\nFROM b\nCOPY --from=X /x /y\nCOPY --from=0 /x /y\n", {}).bases == ("a", "b")
+    assert check_dockerfile("FROM a AS evil\nCOPY --from=evil /x /y\n", {}).bases == ("a:latest", "evil:latest")
+    assert check_dockerfile("FROM a AS x\nCOPY --from=0 /x /y\n", {}).bases == ("a:latest", "0:latest")
+    text = "FROM a AS x\nFROM b\nCOPY --from=X /x /y\nCOPY --from=0 /x /y\n"
+    assert check_dockerfile(text, {}).bases == ("a:latest", "b:latest")
+
+
+def test_the_engine_gets_the_name_that_was_checked_and_never_an_id() -> None:
+    """Of `abcdef123456` it would take the image with this id, of whomever that is, before it pulled one of that name."""
+    found = check_dockerfile("FROM abcdef123456\nCOPY --from=abcdef --chown=1 /x /y\nFROM scratch\n", {})
+    assert found.bases == ("abcdef123456:latest", "abcdef:latest")
+    assert found.text.splitlines()[:2] == ["FROM abcdef123456:latest", "COPY --from=abcdef:latest --chown=1 /x /y"]
+    for name in ("sha256:" + "a" * 64, "sha256:abcdef", "a" * 64, "SCRATCH"):
+        for line in (f"FROM {name}", f"FROM a\nCOPY --from={name} /x /y"):
+            with pytest.raises(Invalid, match="is not an image reference"):
+                check_dockerfile(line + "\n", {})
 
 
 def test_flags_without_quotes_are_kept() -> None:
     text = "FROM a\nCOPY --chown=${USER}:1000 \t--from=tools:1 --chmod=0755 /a b:c /d\nADD --chown=$USER a.tar /x:y\n"
     found = check_dockerfile(text, {})
-    assert found.text.splitlines()[1:] == text.splitlines()[1:]
-    assert found.bases == ("a", "tools:1")
+    assert found.text.splitlines()[1:] == text.replace(" \t", " ").splitlines()[1:]
+    assert found.bases == ("a:latest", "tools:1")
 
 
 def test_labels_are_added_to_each_stage_and_to_nothing_that_only_looks_like_one() -> None:
@@ -240,8 +258,13 @@ def test_a_file_of_some_lines_takes_neither_gigabytes_nor_thousands_of_images(te
 
 
 def test_a_stage_that_is_no_number_of_ours_is_an_image() -> None:
-    name = "7" * 5000
-    assert check_dockerfile(f"FROM debian:12\nCOPY --from={name} /a /b\n", {}).bases == ("debian:12", name)
+    name = "7" * 500
+    assert check_dockerfile(f"FROM debian:12\nCOPY --from={name} /a /b\n", {}).bases == (
+        "debian:12",
+        f"{name}:latest",
+    )
+    with pytest.raises(Invalid, match="at most 512"):
+        check_dockerfile(f"FROM debian:12\nCOPY --from={'7' * 5000} /a /b\n", {})
 
 
 def test_a_directive_with_many_blanks_is_read_in_linear_time() -> None:

@@ -15,6 +15,7 @@ from codehub.domain.devcontainer import DevContainer
 from codehub.domain.dockerfile import Recipe, check_dockerfile
 from codehub.domain.errors import Invalid
 from codehub.domain.feature_refs import FeatureRules, is_local, locked_digests, pinned
+from codehub.domain.images import parse_image
 
 _USER, _HOME = "coder", "/home/coder"
 
@@ -138,7 +139,8 @@ def plan_image(
 ) -> Plan:
     """Return what is to be done for the image. Raises Invalid if the file or a feature is not allowed or has an error."""
     if not wanted.dockerfile and not wanted.features:
-        return Pull(_digest("pull", wanted.image), wanted.image)
+        # The engine gets the name that is checked: it would take some texts for an image's id.
+        return Pull(_digest("pull", wanted.image), str(parse_image(wanted.image)))
     if wanted.dockerfile:
         recipe = check_dockerfile(dockerfile, wanted.build_args, wanted.build_target)
     elif wanted.image:

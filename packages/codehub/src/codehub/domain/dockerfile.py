@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from codehub.domain.errors import Invalid
+from codehub.domain.images import parse_image
 
 _LONGEST = 256 << 10
 _MOST_STAGES = 50
@@ -27,9 +28,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _BLANKS = re.compile(r"[ \t]+")
 # The engine removes quotes and backslashes from flags and ends them at more than blanks: only plain ones are allowed.
 _FLAG = re.compile(r"--[a-z-]+=[!#-&(-\[\]-~]+")
-_HEREDOC = re.compile(r"(?:^|[ \t])\d*<<-?[ \t]*['\"]?[A-Za-z_]")
+# A shell's, and what BuildKit's parser takes for one: it ends words at any white space.
+_HEREDOC = re.compile(r"(?:^|\s)\d*<<-?(?:\s*['\"]?[A-Za-z_]|[^<\s])")
 _FROM = re.compile(r"(?:--platform=(\S+)[ \t]+)?(\S+)(?:[ \t]+[Aa][Ss][ \t]+([A-Za-z0-9][A-Za-z0-9_.-]{0,127}))?")
-_COPY_FROM = re.compile(r"--from=(\S+)")
+_COPY_FROM = "--from="
 _ARG = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(.*))?", re.S)
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}$]*))?\})")
 # Without a colon no source is an address, whatever quotes, escapes or variables would make of it.
@@ -120,7 +122,7 @@ class _Stages:
             self._from(rest)
         elif not self._complete:
             self._check(name, rest)
-            self._lines.append(f"{name} {rest}")
+            self._lines.append(f"{name} {self._copy(rest) if name == 'COPY' else rest}")
 
     def _from(self, rest: str) -> None:
         self._complete = self._complete or bool(self._names and self._target and self._names[-1] == self._target)
@@ -132,8 +134,8 @@ class _Stages:
         platform, image, name = found[1] or "", self._image(found[2]), (found[3] or "").lower()
         if platform and platform not in _THIS_MACHINE and not _PLATFORM.fullmatch(platform):
             raise Invalid("the platform must be written out")
-        if image.lower() not in (*self._names, "scratch"):
-            self._bases[image] = None
+        if image != "scratch" and image.lower() not in self._names:
+            image = self._base(image)
         flag = f"--platform={platform} " if platform and platform not in _THIS_MACHINE else ""
         self._names.append(name)
         self._from_line = len(self._lines)
@@ -146,8 +148,6 @@ class _Stages:
             raise Invalid(f"{rest.split()[0].partition('=')[0]} needs BuildKit, which is not used here")
         if name == "ARG" and not self._names:
             self._argument(rest)
-        if name == "COPY":
-            self._copy(rest)
         if name == "ADD":
             _check_added(rest)
 
@@ -160,16 +160,26 @@ class _Stages:
             default = default[1:-1]
         self._globals[found[1]] = _short(self._given.get(found[1], self._filled(default)))
 
-    def _copy(self, rest: str) -> None:
-        _after_flags(rest)
-        for source in _COPY_FROM.findall(rest):
-            if "$" in source or "\\" in source or '"' in source or "'" in source:
-                raise Invalid("COPY --from names a stage or an image, without variables")
-            # The stage of this line is not complete: within it, the engine takes its name for an image.
-            complete = self._names[:-1]
-            is_stage = source.lower() in complete or source in map(str, range(len(complete)))
-            if not is_stage:
-                self._bases[source] = None
+    def _copy(self, rest: str) -> str:
+        flags, left = _flags(rest)
+        for place, flag in enumerate(flags):
+            if flag.startswith(_COPY_FROM):
+                flags[place] = _COPY_FROM + self._source(flag.removeprefix(_COPY_FROM))
+        return " ".join([*flags, left])
+
+    def _source(self, name: str) -> str:
+        if "$" in name:
+            raise Invalid("COPY --from names a stage or an image, without variables")
+        # The stage of this line is not complete: within it, the engine takes its name for an image.
+        complete = self._names[:-1]
+        is_stage = name.lower() in complete or name in map(str, range(len(complete)))
+        return name if is_stage else self._base(name)
+
+    def _base(self, text: str) -> str:
+        """Return the image as it is checked and as the engine gets it, which takes some shorter texts for an id."""
+        image = str(parse_image(text))
+        self._bases[image] = None
+        return image
 
     def _filled(self, text: str) -> str:
         def one(found: re.Match[str]) -> str:
@@ -204,18 +214,20 @@ def _short(text: str) -> str:
     return text
 
 
-def _after_flags(rest: str) -> str:
-    """Return what follows the flags of COPY or ADD. Raises Invalid if the engine could read one differently."""
+def _flags(rest: str) -> tuple[list[str], str]:
+    """Return the flags of COPY or ADD, and what follows. Raises Invalid if the engine could read one differently."""
+    flags: list[str] = []
     while rest.startswith("--"):
         flag, *more = _BLANKS.split(rest, maxsplit=1)
         if not _FLAG.fullmatch(flag):
             raise Invalid("flags have the form --name=value, without quotes and backslashes")
+        flags.append(flag)
         rest = more[0] if more else ""
-    return rest
+    return flags, rest
 
 
 def _check_added(rest: str) -> None:
-    sources = _words(_after_flags(rest))[:-1]
+    sources = _words(_flags(rest)[1])[:-1]
     if not sources or not all(_ADDED.fullmatch(source) for source in sources):
         raise Invalid("ADD takes files of the repository only; fetch others with RUN")
 

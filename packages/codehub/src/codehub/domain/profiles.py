@@ -181,6 +181,8 @@ class Catalog:
         if runs is Runs.COMMAND:
             raise Invalid(f"{reference!r} is not a profile, and workspaces here are processes; choose one of {known}")
         image = parse_image(reference)
+        if image.is_built:
+            raise Invalid(f"{image} was built for one workspace and is used there only")
         if run_as:
             if run_as not in self.profiles:
                 raise Invalid(f"there is no profile {run_as!r}; there are {known}")

@@ -92,7 +92,8 @@ class CoreSettings(BaseModel):
     allowed_images: Words = Field(
         (),
         alias="CODEHUB_ALLOWED_IMAGES",
-        description="Images that users may choose, as glob patterns, in addition to those of the profiles.",
+        description="Images that users may choose, as glob patterns, in addition to those of the profiles. "
+        "docs/profiles.md lists what a pattern allows.",
     )
     devcontainer_builds: bool = Field(
         False,

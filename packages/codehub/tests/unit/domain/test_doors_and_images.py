@@ -118,6 +118,16 @@ def test_an_image_is_read_as_container_engines_read_it(text: str, expected: Imag
         "/app",
         "http://a.b/c",
         "a//b",
+        # Engines take these for the id of any image that they have.
+        _DIGEST,
+        "sha256:" + "a" * 12,
+        "sha256",
+        "sha512:" + "a" * 128,
+        "a" * 64,
+        f"sha256@{_DIGEST}",
+        # Engines take these for an image of the registry that follows.
+        "docker.io/localhost/app",
+        "index.docker.io/ghcr.io/team/app",
     ],
 )
 def test_what_is_no_image_is_refused(text: str) -> None:
@@ -136,9 +146,15 @@ def test_an_image_fits_into_its_column() -> None:
     [
         ("ghcr.io/team/app", True),
         ("ghcr.io/team/*", True),
-        ("ghcr.io/team/app:1", True),
-        ("*:1", True),
+        ("ghcr.io/team/app:*", True),
+        (f"ghcr.io/team/app@{_DIGEST}", True),
         (f"ghcr.io/team/app:1@{_DIGEST}", True),
+        ("*.io/team/*", True),
+        ("*", True),
+        # The engine ignores the tag: the digest may be any image's of that name.
+        ("ghcr.io/team/app:1", False),
+        ("*:1", False),
+        ("ghcr.io/team/app:1*", False),
         ("ghcr.io/team/app:2", False),
         ("team/app", False),
         ("ghcr.io/other/*", False),
@@ -148,6 +164,45 @@ def test_a_glob_matches_with_and_without_tag_and_digest(glob: str, allowed: bool
     image = parse_image(f"ghcr.io/team/app:1@{_DIGEST}")
     assert is_allowed(image, ["nothing/*", glob]) is allowed
     assert not is_allowed(image, [])
+
+
+@pytest.mark.parametrize(
+    ("glob", "image", "allowed"),
+    [
+        ("python*", "python:3.12", True),
+        ("python*", "python-slim", True),
+        ("python*", "pythonevil/x", False),
+        ("python*", "python.evil.example/x", False),
+        ("team*/app", "team.evil.example/app", False),
+        ("team/*", "team/below/app:1", True),
+        ("team/*", "ghcr.io/team/app", False),
+        ("ghcr.io/*", "ghcr.io/team/app", True),
+        ("ghcr.io*", "ghcr.io.evil.example/app", False),
+        ("*.example.org/app", "a.example.org/app", True),
+        ("*.example.org/app", "evil.example/b.example.org/app", False),
+        ("*:stable", "ghcr.io/team/app:stable", True),
+        ("*:stable", "app:edge", False),
+        ("*", "ghcr.io/team/app", True),
+        ("*", "team/app", True),
+        # An engine connects to these in its own machine or network.
+        ("*", "localhost/app", False),
+        ("*", "localhost:5000/app", False),
+        ("*", "registry.localhost:80/app", False),
+        ("*", "127.0.0.1:5000/app", False),
+        ("*:latest", "10.0.0.1/app", False),
+        ("*", "127.1/app", False),
+        ("*", "0x7f.0.0.0x1:80/app", False),
+        ("*", "2130706433:80/app", False),
+        ("*", "[::1]/app", False),
+        ("*/app", "[::1]:5000/app", False),
+        ("127.0.0.*/app", "127.0.0.1/app", False),
+        ("127.0.0.1:5000/*", "127.0.0.1:5000/app:1", True),
+        ("[::1]:5000/*", "[::1]:5000/app:1", True),
+        ("localhost/*", "localhost/app", True),
+    ],
+)
+def test_a_glob_is_about_the_registries_that_it_names(glob: str, image: str, allowed: bool) -> None:
+    assert is_allowed(parse_image(image), [glob]) is allowed
 
 
 def test_a_proxy_that_restarts_closes_jupyterlabs_connections_with_a_code_on_which_it_reconnects() -> None:

@@ -29,6 +29,7 @@ from codehub.adapters.docker.images import IDE_LABEL, ensure_image, find_image
 from codehub.adapters.docker.network import Network
 from codehub.domain.dockerfile import with_labels
 from codehub.domain.errors import CodeHubError, Invalid, Terminal, Transient
+from codehub.domain.images import BUILT
 from codehub.domain.model import Progress
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import Fence
@@ -90,7 +91,7 @@ class DockerImageBuilder:
         self._grace_s = grace_s
         installation = hashlib.sha256(engine.installation_id.encode()).hexdigest()[:12]
         # The engine asks no registry of the internet for a name on localhost.
-        self._name = f"localhost/codehub-dev-{installation}"
+        self._name = f"{BUILT}{installation}"
         self._labels = {INSTALLATION: engine.installation_id, ROLE: _ROLE}
 
     def ref(self, digest: str) -> str:

@@ -28,7 +28,8 @@ from codehub.adapters.kubernetes.manifests import (
 )
 from codehub.adapters.kubernetes.objects import INSTALLATION, ROLE, ROLE_HOME, WORKSPACE, Claim, decode_claim
 from codehub.adapters.kubernetes.quantity import quantity
-from codehub.adapters.kubernetes.transfer import Transfer, TransferJobs
+from codehub.adapters.kubernetes.transfer import TransferJobs
+from codehub.adapters.kubernetes.transfer_client import Transfer
 from codehub.adapters.kubernetes.transfer_server import NeedsWriting
 from codehub.adapters.objectstore.layout import Meta, parse_key
 from codehub.adapters.objectstore.layout import archive_key as key_of
@@ -42,6 +43,8 @@ from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
 from codehub.ports.instances import Mount, MountKind
 
 _GONE_TIMEOUT_S: Final = 180.0
+# An archive may be larger than the volume: some file systems compress, or store equal blocks once.
+_MOST_PER_SIZE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ class PvcHomes(StoredHomes):
         transfer = await self._jobs.open(home, claim, op_id, "archive", report, fence, read_only=read_only)
         loop = asyncio.get_running_loop()
         try:
-            async with transfer.archive() as pieces:
+            async with transfer.archive(self._most_bytes(claim)) as pieces:
 
                 async def confirmed() -> Meta:
                     meta = await transfer.result()
@@ -155,12 +158,18 @@ class PvcHomes(StoredHomes):
                     ),
                     Kind.ARCHIVE,
                 )
+        except OutOfSpace:
+            raise
         except Transient as error:
             reported = await _of_the_pod(transfer, error)
             if isinstance(reported, NeedsWriting):
                 await transfer.finish()
             raise reported from error
         return receipt
+
+    def _most_bytes(self, claim: Claim) -> int:
+        """Return how much is read of a transfer's pod, at whose address somebody else may answer."""
+        return int(_MOST_PER_SIZE * max(quantity(self._options.size), _capacity(claim)))
 
     async def restore(
         self,
@@ -316,7 +325,7 @@ async def _of_the_pod(transfer: Transfer, error: Transient) -> CodeHubError:
     """Return the pod's error for a broken stream, if it has one."""
     try:
         await transfer.result()
-    except (NeedsWriting, DataLost) as reported:
+    except NeedsWriting as reported:
         return reported
     except CodeHubError as reported:
         return Transient(f"{error}; the pod says: {reported}")
@@ -325,6 +334,14 @@ async def _of_the_pod(transfer: Transfer, error: Transient) -> CodeHubError:
 
 def claim_name(workspace_id: str, incarnation: str) -> str:
     return f"codehub-ws-{workspace_id}-home-{incarnation}"
+
+
+def _capacity(claim: Claim) -> float:
+    """Return the volume's size, 0 if it is not known. It may have been expanded."""
+    try:
+        return quantity(claim.capacity)
+    except ValueError:
+        return 0.0
 
 
 def _incarnation(claim: Claim) -> str:

@@ -1,4 +1,4 @@
-"""Archive and restore Jobs as the coordinator drives them: created or adopted by name, reached by pod IP, removed.
+"""Archive and restore Jobs as the coordinator drives them: created or adopted by name, confirmed, removed.
 
 A Job is bound to one operation and one claim. A leader that finds a Job of the same operation continues with it. A Job that
 failed, belongs to another claim or was meant for other nodes is replaced.
@@ -6,17 +6,14 @@ failed, belongs to another claim or was meant for other nodes is replaced.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Final
 
 import httpx
 
-from codehub.adapters.kubernetes import transfer_server
 from codehub.adapters.kubernetes.cluster import Cluster
 from codehub.adapters.kubernetes.diagnosis import Failed, Started, Starting, is_node_lost, node_lost_message, outlook
 from codehub.adapters.kubernetes.errors import AlreadyExists
@@ -41,9 +38,9 @@ from codehub.adapters.kubernetes.objects import (
     decode_job,
 )
 from codehub.adapters.kubernetes.template_pods import for_transfers
+from codehub.adapters.kubernetes.transfer_client import Transfer
 from codehub.adapters.objectstore.layout import Meta
-from codehub.domain import errors
-from codehub.domain.errors import CodeHubError, Conflict, Transient
+from codehub.domain.errors import Conflict, Transient
 from codehub.domain.model import Progress
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import HomeKey
@@ -53,65 +50,6 @@ _GONE_TIMEOUT_S: Final = 180.0
 _POLL_INTERVAL_S: Final = 2.0
 # A request to end that is lost must not cost a complete transfer.
 _FINISH_TRIES: Final = 3
-_FINISH_TIMEOUT_S: Final = 10.0
-_LONGEST_ANSWER: Final = 64 << 10
-_LONGEST_MESSAGE: Final = 2_000
-_TIMEOUT: Final = httpx.Timeout(60.0, connect=10.0, read=300.0, write=300.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    """A Job's pod that answers."""
-
-    base_url: str
-    secret: str
-    pod: str
-    uid: str = ""  # of the pod
-
-    @contextlib.asynccontextmanager
-    async def _client(self) -> AsyncIterator[httpx.AsyncClient]:
-        headers = {"authorization": f"Bearer {self.secret}"}
-        async with httpx.AsyncClient(
-            base_url=self.base_url, headers=headers, timeout=_TIMEOUT, trust_env=False
-        ) as client:
-            try:
-                yield client
-            except httpx.HTTPError as error:
-                raise Transient(
-                    f"the connection to the pod {self.pod} broke: {str(error) or type(error).__name__}"
-                ) from error
-
-    @contextlib.asynccontextmanager
-    async def archive(self) -> AsyncIterator[AsyncIterator[bytes]]:
-        async with self._client() as client, client.stream("GET", "/archive") as response:
-            await _check(response)
-            yield response.aiter_raw()
-
-    async def result(self) -> Meta:
-        """Return the metadata of the last complete archive, or raise its error if it did not complete."""
-        async with self._client() as client, client.stream("GET", "/result") as response:
-            await _check(response)
-            found = await _answer(response)
-        if "error" in found:
-            raise _error(found)
-        numbers: list[Any] = [found.get(name) for name in ("bytes", "tar_bytes", "entries")]
-        if all(isinstance(number, int) and 0 <= number < 1 << 63 for number in numbers):
-            return Meta(str(found.get("sha256")), *numbers)
-        raise Transient(f"the pod {self.pod} of the transfer answered something else than expected")
-
-    async def restore(self, pieces: AsyncIterator[bytes], meta: Meta) -> None:
-        headers = {"x-codehub-meta": meta.render().decode().strip().replace("\n", " ")}
-        async with (
-            self._client() as client,
-            client.stream("PUT", "/restore", content=pieces, headers=headers) as response,
-        ):
-            await _check(response)
-
-    async def finish(self) -> None:
-        """Ask the pod to write its termination message and to end. Best effort: the Job is removed anyway."""
-        with contextlib.suppress(CodeHubError):
-            async with self._client() as client, client.stream("POST", "/finish", timeout=_FINISH_TIMEOUT_S):
-                pass
 
 
 def _attested(pod: Pod | None) -> tuple[object, object]:
@@ -119,7 +57,7 @@ def _attested(pod: Pod | None) -> tuple[object, object]:
     ended = pod.main.terminated if pod is not None and pod.main is not None else None
     try:
         found = json.loads(ended.message) if ended is not None and ended.exit_code == 0 else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         found = {}
     return (found.get("sha256"), found.get("bytes")) if isinstance(found, dict) else (None, None)
 
@@ -132,39 +70,6 @@ def _end_of(pod: Pod | None) -> str:
     if ended is None:
         return f"its phase is {pod.phase}"
     return f"{ended.reason}, exit code {ended.exit_code}, message {ended.message[:200]!r}"
-
-
-async def _check(response: httpx.Response) -> None:
-    if response.status_code != 200:
-        raise _error(await _answer(response), response.status_code)
-
-
-async def _answer(response: httpx.Response) -> dict[str, Any]:
-    """Return the short JSON object of an answer, else nothing. A workspace may have got the pod's address meanwhile.
-
-    As it came: a few compressed bytes must not expand to many here.
-    """
-    raw = bytearray()
-    async for piece in response.aiter_raw():
-        raw += piece
-        if len(raw) > _LONGEST_ANSWER:
-            return {}
-    try:
-        found = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _error(found: dict[str, Any], code: int = 500) -> CodeHubError:
-    """Return the error of a Job's pod as if it had happened here."""
-    name, message = (
-        "".join(char if char.isprintable() else " " for char in str(text)[:_LONGEST_MESSAGE])
-        for text in (found.get("error", ""), found.get("message", f"HTTP {code}"))
-    )
-    kind = getattr(transfer_server, name, None) or getattr(errors, name, None)
-    is_ours = isinstance(kind, type) and issubclass(kind, CodeHubError)
-    return kind(message) if is_ours else Transient(f"the transfer failed: {name} {message}")  # type: ignore[misc]
 
 
 def job_name(workspace_id: str, operation: str) -> str:
@@ -212,7 +117,13 @@ class TransferJobs:
         secret = str(raw["metadata"]["annotations"][TRANSFER_SECRET])
         pod = await self._wait_pod(job, claim, wanted.operation, report)
         host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
-        return Transfer(f"http://{host}:{TRANSFER_PORT}", secret, pod.meta.name, pod.meta.uid)
+        pods = self._cluster.pods
+
+        def holds_its_address() -> bool:
+            found = pods.get(pod.meta.uid)
+            return found is not None and not found.is_over and found.ip == pod.ip
+
+        return Transfer(f"http://{host}:{TRANSFER_PORT}", secret, pod.meta.name, pod.meta.uid, holds_its_address)
 
     async def confirm(self, transfer: Transfer, meta: Meta) -> None:
         """End the Job's pod. Raise unless the cluster reports that this very pod moved exactly these bytes.
