@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import pytest
 import pytest_asyncio
@@ -52,6 +52,22 @@ async def test_opening_a_workspace_leads_through_the_dashboard_and_back_to_the_s
     page = await browser.get(done.headers["location"], headers=NAVIGATION)
     assert page.status_code == 200
     assert "codehub_" not in page.text
+
+
+async def test_signing_in_does_not_lead_to_another_host(database: Database) -> None:
+    """Where a port has its own host, its paths begin anew: as a Location, this one named another host."""
+    async with world(database, host_pattern="*.ws.example.org") as here:
+        workspace_id, path = await here.workspace(), "//evil.example/x"
+        origin = f"http://3000-{workspace_id}.ws.example.org:{here.port}"
+        browser = here.browser(f"3000-{workspace_id}")
+        sent = await browser.get(f"http://127.0.0.1:{here.port}{path}", headers=NAVIGATION)
+        address = (await here.hand_over(sent.headers["location"])).json()["url"]
+        assert address.startswith(f"{origin}{path}?codehub_ticket=")
+        ticket = address.removeprefix(origin)
+        nonce = sent.headers["set-cookie"].partition(";")[0]
+        done = await browser.get(f"http://127.0.0.1:{here.port}{ticket}", headers={**NAVIGATION, "Cookie": nonce})
+        assert done.status_code == 303
+        assert urljoin(f"{origin}/", done.headers["location"]) == origin + path
 
 
 async def test_nobody_signed_in_gets_no_ticket(here: World) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from codehub.proxy.connections.pace import PIECES_PER_S
+from codehub.proxy.connections.pace import PIECES_PER_S, SMALL_READ, SMALL_READS_WAIT_S
 from testing.codehub.proxy import PREFIX, RunningProxy
 from testing.codehub.rawhttp import TIMEOUT_S, Peer, ScriptedUpstream, answer
 
@@ -108,4 +108,27 @@ def test_while_the_budget_is_used_up_large_data_waits_and_small_data_does_not(
         budget.free_at = until = proxy.proxy.loop.time() + 1.0
         client.send(b"2")
         assert client.read_exactly(len(large)) == large
+        assert proxy.proxy.loop.time() >= until
+
+
+def test_small_reads_wait_too_behind_a_long_debt(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
+    """Sent one by one, reads of a kilobyte hold as many frames as a large one: 512 of them, and none waited."""
+    frames = FRAME * (SMALL_READ // len(FRAME))
+    arrived = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.read_head()
+        peer.send(SWITCH)
+        peer.read_exactly(len(frames))
+        arrived.set()
+
+    upstream.script = script
+    with proxy.connect() as client:
+        client.send(UPGRADE)
+        client.read_head()
+        assert proxy.admitter.admission is not None
+        budget = proxy.admitter.admission.target.activity.scan_budget
+        budget.free_at = until = proxy.proxy.loop.time() + SMALL_READS_WAIT_S + 1.0
+        client.send(frames)
+        assert arrived.wait(TIMEOUT_S)
         assert proxy.proxy.loop.time() >= until

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urljoin
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,8 +25,8 @@ from codehub.domain.doors import (
     widest_share,
 )
 from codehub.proxy.admission.decision import Reply
-from codehub.proxy.admission.request_context import read
-from codehub.proxy.http1.headers import PathRewrite, wants_prefix
+from codehub.proxy.admission.request_context import key_in_path, read
+from codehub.proxy.http1.headers import PathRewrite, as_location, map_location, wants_prefix
 from codehub.proxy.http1.messages import ResponseHead
 from codehub.proxy.http1.parser import parse_request
 
@@ -159,3 +161,39 @@ def test_an_application_that_redirects_to_where_it_was_asked_has_the_prefix_in_i
     assert not wants_prefix(response(302, target, b"seen=1"), learns, target), "it wants its cookie to come back"
     assert not wants_prefix(response(302, target), PathRewrite(prefix, strip=True), target)
     assert not wants_prefix(response(302, prefix + b"/login"), learns, target)
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("/x", ID),
+        ("/port/8080/", f"{ID}/port/8080"),
+        ("/port/8080/x/y", f"{ID}/port/8080"),
+        # The address of a port without a slash is redirected. The cached decision of port 8080 was used for it.
+        ("/port/80801", ""),
+        ("/port/8080*", ""),
+        ("/port/8080", ""),
+        ("/port/", ""),
+    ],
+)
+def test_a_cached_decision_is_found_by_the_door_of_the_whole_path(path: str, key: str) -> None:
+    target = f"/w/{ID}{path}"
+    assert key_in_path(target.encode()) == key.encode()
+    found = read_path(target)
+    if key:
+        assert found is not None
+        assert found[1].key(found[0]) == key.encode()
+
+
+@pytest.mark.parametrize("target", [f"/x/{ID}/", f"/w/{ID}", f"/w/{ID}x/", f"//w/{ID}/", "/"])
+def test_no_cached_decision_is_found_outside_of_the_prefix(target: str) -> None:
+    assert key_in_path(target.encode()) == b""
+
+
+@pytest.mark.parametrize("rest", ["//evil.example/x?y=1", "/\\evil.example/", "/x//y", "/"])
+def test_a_redirect_to_the_requested_path_stays_on_its_host(rest: str) -> None:
+    """Behind the last part of an address, `//evil.example` is a path; at the beginning of a Location it is another host."""
+    host = "https://8080.ws.example.org"
+    own = map_location(f"http://8080.ws.example.org{rest}".encode(), PathRewrite(b"", True), b"8080.ws.example.org")
+    for location in (as_location(rest.encode()), own):
+        assert urljoin(f"{host}/before", location.decode().replace("\\", "/")) == host + rest.replace("\\", "/")

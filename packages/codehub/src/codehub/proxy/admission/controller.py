@@ -14,7 +14,7 @@ from typing import Final
 from codehub.domain import routing
 from codehub.domain.doors import Door, Kind, prefix_of, read_host, read_key
 from codehub.domain.errors import BackendDown, LimitExceeded, Transient
-from codehub.domain.ids import ID_LENGTH, is_id
+from codehub.domain.ids import is_id
 from codehub.domain.model import Operation, Phase
 from codehub.domain.routing import Page
 from codehub.proxy import pages, tab
@@ -24,8 +24,10 @@ from codehub.proxy.admission.cache import AdmissionCache
 from codehub.proxy.admission.cross_origin import answer_preflight, is_foreign_sibling, is_own_origin
 from codehub.proxy.admission.decision import Admission, Credential, Reply, refusal
 from codehub.proxy.admission.request_context import (
+    ID_END,
     RequestContext,
     is_work,
+    key_in_path,
     must_be_own,
     parameter_of,
     port_page_without_link,
@@ -41,6 +43,7 @@ from codehub.proxy.http1.headers import (
     OWN_PARAMETERS,
     OWN_PATH,
     PORT_PATH,
+    as_location,
     bearer_token,
 )
 from codehub.proxy.http1.messages import RequestHead
@@ -49,9 +52,6 @@ from codehub.services.workspace_access import AccessSnapshot, WorkspaceAccess
 # After a failed query, requests that have a cached admission use it for this long instead of querying again.
 PAUSE_S: Final = 2.0
 _MAX_HOSTS: Final = 4096
-_PREFIX: Final = routing.WORKSPACE_PREFIX.encode()
-_ID_BEGIN: Final = len(_PREFIX)
-_ID_END: Final = _ID_BEGIN + ID_LENGTH
 
 
 class AdmissionController:
@@ -73,19 +73,12 @@ class AdmissionController:
     def recall(self, request: RequestHead, cookies: list[bytes]) -> Admission | None:
         target = request.target
         own = self._own_host(request.fields.host) if self._addresses.host_pattern else None
-        if own is not None:
-            workspace, begin = own, 0
-        else:
-            workspace, begin = target[_ID_BEGIN:_ID_END], _ID_END
-            if target.startswith(PORT_PATH, _ID_END + 1):
-                workspace += target[_ID_END : target.find(b"/", _ID_END + len(PORT_PATH) + 1)]
+        key, begin = (own, 0) if own is not None else (key_in_path(target), ID_END)
         token = bearer_token(request.fields.authorization) if request.fields.authorization else b""
         for secret in [token] if token else cookies:
-            admission = self._cache.fresh((workspace, secret))
+            admission = self._cache.fresh((key, secret))
             if admission is None:
                 continue
-            if own is None and (target[_ID_END : _ID_END + 1] != b"/" or target[:_ID_BEGIN] != _PREFIX):
-                return None
             if _is_own(target, begin) or OWN_PARAMETERS in target:
                 return None
             if admission.host and request.fields.host != admission.host:
@@ -173,7 +166,7 @@ class AdmissionController:
             if guest is not None:
                 return guest
         elif (address := port_page_without_link(context)) is not None:
-            return Reply(303, headers=((b"Location", address.encode()),))
+            return Reply(303, headers=((b"Location", as_location(address.encode())),))
         way = _route(seen, navigation=context.navigation, with_token=bool(context.token))
         path = context.rest.partition("?")[0].removeprefix(f"{prefix_of(context.workspace_id, context.door)}/")
         if path == pages.STATUS_PATH:
@@ -223,7 +216,7 @@ class AdmissionController:
             return Reply(
                 303,
                 headers=(
-                    (b"Location", rest.encode()),
+                    (b"Location", as_location(rest.encode())),
                     (b"Set-Cookie", self._sign_in.set_cookie(LINK_NAME, link.encode(), path)),
                 ),
             )

@@ -7,12 +7,15 @@ from typing import Final
 
 from codehub.domain import routing
 from codehub.domain.doors import NO_PORT, Door, Kind, prefix_of, read_host, read_path
-from codehub.domain.ids import is_id
+from codehub.domain.ids import ID_LENGTH, is_id
 from codehub.proxy.admission.decision import Admission, Reply, refusal
-from codehub.proxy.http1.headers import LINK_NAME, TICKET_PARAMETER, bearer_token, wants_upgrade
+from codehub.proxy.http1.headers import LINK_NAME, PORT_PATH, TICKET_PARAMETER, bearer_token, wants_upgrade
 from codehub.proxy.http1.messages import RequestHead
 
 _SAFE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
+_PREFIX: Final = routing.WORKSPACE_PREFIX.encode()
+_ID_BEGIN: Final = len(_PREFIX)
+ID_END: Final = _ID_BEGIN + ID_LENGTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,16 @@ class RequestContext:
     @property
     def key(self) -> bytes:
         return self.door.key(self.workspace_id)
+
+
+def key_in_path(target: bytes) -> bytes:
+    """Return the `Door.key` of the IDE or port that a path below the prefix leads to; empty if its part is incomplete."""
+    if target[ID_END : ID_END + 1] != b"/" or not target.startswith(_PREFIX):
+        return b""
+    if not target.startswith(PORT_PATH, ID_END + 1):
+        return target[_ID_BEGIN:ID_END]
+    end = target.find(b"/", ID_END + len(PORT_PATH) + 1)
+    return target[_ID_BEGIN:end] if end >= 0 else b""
 
 
 def must_be_own(request: RequestHead) -> bool:

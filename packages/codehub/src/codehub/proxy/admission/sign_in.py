@@ -10,7 +10,7 @@ from codehub.domain.cookies import cookie_values
 from codehub.proxy.admission.addresses import Addresses, below_prefix, cookie_path
 from codehub.proxy.admission.decision import Reply, refusal
 from codehub.proxy.admission.request_context import RequestContext
-from codehub.proxy.http1.headers import NONCE_COOKIE, WORKSPACE_COOKIE
+from codehub.proxy.http1.headers import NONCE_COOKIE, WORKSPACE_COOKIE, as_location
 from codehub.services.workspace_access import WorkspaceAccess
 
 
@@ -49,7 +49,7 @@ class SignIn:
         return Reply(
             303,
             headers=(
-                (b"Location", rest.encode()),
+                (b"Location", as_location(rest.encode())),
                 (b"Set-Cookie", self._cookie(WORKSPACE_COOKIE, secret.encode(), context)),
                 (b"Set-Cookie", self._cookie(NONCE_COOKIE, b"", context, b"; Max-Age=0")),
             ),

@@ -14,7 +14,9 @@ from typing import Final
 PIECES_PER_S: Final = 50_000
 # Data with fewer pieces than this costs about as much as a request, and is not counted.
 FEW_PIECES: Final = 64
-SMALL_READ: Final = 1024  # keystrokes and keep-alives never wait
+SMALL_READ: Final = 1024  # keystrokes and keep-alives do not wait for large data
+# But they wait behind more than this, because they could be sent one by one and hold as many pieces as large data.
+SMALL_READS_WAIT_S: Final = 1.0
 
 
 class ScanBudget:
@@ -52,10 +54,10 @@ class Pace:
     def holds(self, data: bytes) -> bool:
         """Return whether the data has to wait. It is then delivered later, in order."""
         if self._timer is None and not self._held:
-            if not self._budget.free_at or len(data) <= SMALL_READ:
+            if not self._budget.free_at:
                 return False
             wait_s = self._budget.free_at - self._loop.time()
-            if wait_s <= 0:
+            if wait_s <= (SMALL_READS_WAIT_S if len(data) <= SMALL_READ else 0.0):
                 return False
             self._timer = self._loop.call_later(wait_s, self._release)
         self._held += data

@@ -166,13 +166,18 @@ def wants_prefix(response: ResponseHead, rewrite: PathRewrite, target: bytes) ->
     )
 
 
+def as_location(path: bytes) -> bytes:
+    """Return a path as a Location. Behind two slashes browsers read another host, and take a backslash for a slash."""
+    return b"/." + path if path[1:2] in (b"/", b"\\") else path
+
+
 def map_location(location: bytes, rewrite: PathRewrite, host: bytes) -> bytes:
     """Keep an address of this workspace inside it; leave other addresses unchanged."""
     own = _OWN_ADDRESS.fullmatch(location)
     if own is not None:
         if own[1].lower() != host.lower():
             return location
-        location = own[2] or b"/"
+        location = as_location(own[2] or b"/")
     if not location.startswith(b"/"):
         return location
     if location == rewrite.prefix or location.startswith((rewrite.prefix + b"/", rewrite.prefix + b"?")):
