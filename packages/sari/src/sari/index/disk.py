@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple
 from pathlib import Path
 
-from sari.index import ripgrep
+from sari.index import content, ripgrep
 from sari.index.segment import NEVER
 from sari.index.stamp_workers import Recorded, StampCheck
-from sari.index.table import Numbers, Scan, Table, numbers_of
+from sari.index.table import Candidates, Numbers, Scan, Table, numbers_of
 from sari.index.watch import Touched
 
 # Listing more folders than this one by one is slower than listing the tree.
@@ -49,6 +49,9 @@ class Disk:
         )
         try:
             return ripgrep.files(self._root, where, self._stopped)
+        except ripgrep.RipgrepDied:
+            # Without a complete list, files would count as removed.
+            raise
         except ripgrep.RipgrepFailed:
             return []
 
@@ -69,6 +72,22 @@ class Disk:
         except OSError:
             return None
         return found.st_dev, found.st_ino
+
+
+def look_into(found: Candidates, disk: Disk) -> list[tuple[bytes, int, int, Numbers]]:
+    """Determine which unindexed files are text or binary. Returns what may be kept until the files change: the path, the
+    change that made it pending, the kind and the stamp.
+    """
+    judged = []
+    for path, change in found.unread:
+        # The state before reading: a file that changes meanwhile is read again.
+        stamp = disk.numbers(path)
+        kind = content.kind(disk.absolute(path))
+        found.add(path, kind)
+        if stamp is not None and not content.is_fresh(stamp[0], stamp[1]):
+            judged.append((path, change, kind, stamp))
+    found.unread = []
+    return judged
 
 
 def compare(table: Table, disk: Disk) -> int:

@@ -20,6 +20,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sari.index.regular import read_regular, read_start
+from sari.index.ripgrep_process import limit_memory
+
 _TIMEOUT_S = 20.0
 _LARGEST_OUTPUT = 64 << 20
 # Limits of one git process. Packs are mapped read-only and do not count as data.
@@ -28,6 +31,9 @@ _MOST_CPU_S = 120
 # How often a command without output checks whether its result is still needed.
 _POLL_INTERVAL_S = 0.1
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_LONGEST_LINE = 4_096
+# A packed ref takes about 100 bytes.
+_LARGEST_PACKED_REFS = 256 << 20
 _REF = re.compile(r"refs/[^\0\n\\:?*\[^~ ]{1,1000}")
 # Settings that affect how files are written. None can name a program; values are words and numbers only.
 _SAFE_SETTINGS = (
@@ -118,8 +124,8 @@ def _limit(pid: int) -> None:
         return
     import resource
 
+    limit_memory(pid, _MOST_DATA_BYTES)
     with contextlib.suppress(OSError):  # the process has already ended
-        resource.prlimit(pid, resource.RLIMIT_DATA, (_MOST_DATA_BYTES, _MOST_DATA_BYTES))
         resource.prlimit(pid, resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S))
 
 
@@ -133,6 +139,11 @@ def _next(output: int, stopped: Callable[[], bool]) -> bytes:
     if stopped():
         raise Stopped
     return os.read(output, 1 << 16)
+
+
+def is_object_id(text: str) -> bool:
+    """Whether this is the full id of an object, which git takes for nothing else."""
+    return _OBJECT_ID.fullmatch(text) is not None
 
 
 def read_head(root: Path) -> str | None:
@@ -199,15 +210,15 @@ def _holds(folder: Path, path: Path) -> bool:
 
 
 def _first_line(path: Path) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.readline(4096)
-    except OSError:
-        return ""
+    start = read_start(path, _LONGEST_LINE) or b""
+    return start.partition(b"\n")[0].decode("utf-8", "surrogateescape")
 
 
 def _head(git_dir: Path, common_dir: Path) -> str | None:
     """Return the commit that is checked out, from the loose or packed ref that HEAD names."""
+    if not _holds(git_dir, git_dir / "HEAD"):
+        # A link to another repository's HEAD would make its objects, which alternates can name, this one's history.
+        return None
     name = _first_line(git_dir / "HEAD").strip()
     for _ in range(5):
         if _OBJECT_ID.fullmatch(name):
@@ -223,11 +234,12 @@ def _head(git_dir: Path, common_dir: Path) -> str | None:
 
 
 def _packed(common_dir: Path, ref: str) -> str:
-    try:
-        with open(common_dir / "packed-refs", encoding="utf-8", errors="surrogateescape") as file:
-            return next((line.partition(" ")[0] for line in file if line.rstrip("\n").endswith(f" {ref}")), "")
-    except OSError:
+    if not _holds(common_dir, common_dir / "packed-refs"):
         return ""
+    packed = read_regular(common_dir / "packed-refs", _LARGEST_PACKED_REFS) or b""
+    end = b" " + ref.encode("utf-8", "surrogateescape")
+    line = next((line for line in packed.split(b"\n") if line.endswith(end)), b"")
+    return line.partition(b" ")[0].decode("utf-8", "surrogateescape")
 
 
 def _settings(common_dir: Path) -> tuple[tuple[str, ...], str]:

@@ -9,8 +9,11 @@ import os
 from pathlib import Path
 
 from sari.index.globs import InvalidGlob, Pattern, compile_pattern
+from sari.index.regular import read_regular
 
 IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
+# The rules of a larger file are left out here, which only means that more is watched.
+_LARGEST_BYTES = 1 << 20
 
 
 class Ignored:
@@ -63,13 +66,11 @@ class Ignored:
 
 
 def _read_rules(path: str) -> list[Pattern]:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.readlines()
-    except OSError:
+    content = read_regular(path, _LARGEST_BYTES)
+    if content is None:
         return []
     rules = []
-    for line in lines:
+    for line in content.decode("utf-8", "surrogateescape").split("\n"):
         try:
             pattern = compile_pattern(line)
         except InvalidGlob:

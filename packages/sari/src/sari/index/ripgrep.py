@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sari.index.ripgrep_process import BASE, LINES, PROGRAM, Cancelled, Ripgrep, RipgrepFailed
+from sari.index.ripgrep_process import BASE, LINES, PROGRAM, Cancelled, Ripgrep, RipgrepDied, RipgrepFailed
 
 __all__ = [
     "BASE",
@@ -17,6 +17,7 @@ __all__ = [
     "PROGRAM",
     "Cancelled",
     "Line",
+    "RipgrepDied",
     "RipgrepFailed",
     "after_messages",
     "counts",

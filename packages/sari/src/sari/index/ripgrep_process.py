@@ -22,6 +22,10 @@ class RipgrepFailed(Exception):
     """Raised when ripgrep rejected the query (an invalid regex or glob) or could not run. Contains ripgrep's message."""
 
 
+class RipgrepDied(RipgrepFailed):
+    """Raised when ripgrep was killed, so that its output is not complete."""
+
+
 class Cancelled(Exception):
     """Raised when the client no longer needs the answer."""
 
@@ -60,6 +64,10 @@ _DEPENDENCIES = frozenset({"site-packages", "dist-packages", "node_modules"})
 
 # How often a search without output checks whether it is still needed.
 _POLL_INTERVAL_S = 0.2
+
+# ripgrep reads ignore files of any size, and what they are linked to. It doubles a buffer that is full, so it uses half of
+# this at most.
+_MOST_DATA_BYTES = 2 << 30
 
 _ABOUT_THE_QUERY = r"(?m)regex parse error|error parsing glob|is not allowed in a regex|^error: |exceeds size limit"
 
@@ -104,6 +112,7 @@ class Ripgrep:
                 raise
         except OSError as error:
             raise _cannot_run(root, error) from error
+        limit_memory(self._process.pid, _MOST_DATA_BYTES)
 
     def output(self, cancelled: Callable[[], bool] = lambda: False) -> Iterator[bytes]:
         """Yield the output as it arrives, and end ripgrep. Missing or unreadable files are ignored; an invalid pattern
@@ -113,7 +122,12 @@ class Ripgrep:
         try:
             while chunk := _next(self._process.stdout.fileno(), cancelled):
                 yield chunk
-            if self._process.wait() == 2:
+            if self._process.wait() < 0:
+                raise RipgrepDied(
+                    f"ripgrep was ended by signal {-self._process.returncode} in {self._root}, so there is no complete "
+                    "answer. Did it run out of memory, or is an ignore file a link to a device?"
+                )
+            if self._process.returncode == 2:
                 messages = os.pread(self._messages, 20_000, 0).decode("utf-8", "replace").strip()
                 if re.search(_ABOUT_THE_QUERY, messages):
                     raise RipgrepFailed(messages)
@@ -132,6 +146,19 @@ class Ripgrep:
         self._process.wait()
         os.close(self._messages)
         self._messages = -1
+
+
+def limit_memory(pid: int, most_bytes: int) -> None:
+    """Limit the memory that a child process may use, except for files that it maps."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    try:
+        resource.prlimit(pid, resource.RLIMIT_DATA, (most_bytes, most_bytes))
+    except OSError:
+        # It has already ended.
+        return
 
 
 def _unnamed_file() -> int:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sari.index.ignore import IGNORE_FILES
+from sari.index.regular import read_regular
 
 _MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
 _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
@@ -28,6 +29,8 @@ _MASK = (
     | _ONLY_FOLDERS | _EXCLUDE_UNLINKED
 )  # fmt: skip
 _HEAD = struct.Struct("iIII")
+# A file of git that names a folder contains one path.
+_LONGEST_POINTER = 8_192
 
 
 class NoWatching(Exception):
@@ -180,13 +183,9 @@ class Watcher:
 
 def _shared_git_folder(git: bytes) -> bytes:
     """Return the folder that contains a checkout's `info`. In a worktree or submodule, `.git` is a file that names it."""
-    try:
-        with open(git, "rb") as file:
-            place = os.path.join(os.path.dirname(git), file.read(4096).removeprefix(b"gitdir:").strip())
-    except OSError:
+    named = read_regular(git, _LONGEST_POINTER)
+    if named is None:
         return git
-    try:
-        with open(os.path.join(place, b"commondir"), "rb") as file:
-            return os.path.join(place, file.read(4096).strip())
-    except OSError:
-        return place
+    place = os.path.join(os.path.dirname(git), named.removeprefix(b"gitdir:").strip())
+    shared = read_regular(os.path.join(place, b"commondir"), _LONGEST_POINTER)
+    return place if shared is None else os.path.join(place, shared.strip())

@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sari.index import build, content, ripgrep
-from sari.index.disk import Disk, apply_events, compare
+from sari.index import build, ripgrep
+from sari.index.disk import Disk, apply_events, compare, look_into
 from sari.index.ignore import Ignored
 from sari.index.segment import Damaged, Segment
 from sari.index.store import Store
@@ -37,8 +37,8 @@ _LOCK_RETRY_S = 1.0
 # Listing a tree is much faster than searching it: if an index is persisted, a query waits for the listing.
 _LISTING_TIMEOUT_S = 20.0
 _ANSWER_FIRST_S = 0.1
-# After the watches ran out: others may have been freed, or the limit raised.
-_WATCH_RETRY_S = 60.0
+# After the watches ran out (others may have been freed, or the limit raised), or ripgrep died while listing the tree.
+_RETRY_S = 60.0
 _MOST_SEGMENTS = 24
 # With more pending files than this, ripgrep's walk of the complete tree is faster than a list.
 MOST_PENDING = 15_000
@@ -96,23 +96,11 @@ class WorkspaceIndex:
             found.sift(keep)
         if len(found.unread) > MOST_PENDING:
             return None, change
-        self._look_into(found)
-        return found, change
-
-    def _look_into(self, found: Candidates) -> None:
-        """Determine which unindexed files are text or binary. Results are kept until the files change."""
-        judged = []
-        for path, change in found.unread:
-            # The state before reading: a file that changes meanwhile is read again.
-            stamp = self._disk.numbers(path)
-            kind = content.kind(self._disk.absolute(path))
-            found.add(path, kind)
-            if stamp is not None and not content.is_fresh(stamp[0], stamp[1]):
-                judged.append((path, change, kind, stamp))
-        found.unread = []
+        judged = look_into(found, self._disk)
         with self._lock:
             for one in judged:
                 self._table.judge(*one)
+        return found, change
 
     def paths(self) -> list[bytes]:
         """Return all files, as of now."""
@@ -223,7 +211,7 @@ class WorkspaceIndex:
             if touched:
                 self._last_touch = time.monotonic()
                 self._apply(touched)
-        except NoWatching as reason:
+        except (NoWatching, ripgrep.RipgrepDied) as reason:
             self._stop_watching(str(reason))
             self._compare()
 
@@ -236,7 +224,12 @@ class WorkspaceIndex:
 
     def _compare(self) -> int:
         self._last_compare = self._compare_began = time.monotonic()
-        return compare(self._table, self._disk)
+        try:
+            return compare(self._table, self._disk)
+        except ripgrep.RipgrepDied as died:
+            self._compare_began = 0.0
+            self._stop_watching(str(died))
+            raise
 
     def _watch_again(self) -> list[bytes]:
         ignored = Ignored(self.root)
@@ -258,7 +251,14 @@ class WorkspaceIndex:
 
     def _run_until_closed(self) -> None:
         with contextlib.suppress(ripgrep.Cancelled):
-            self._run()
+            while not self._stop.is_set():
+                try:
+                    self._run()
+                except ripgrep.RipgrepDied as died:
+                    # Queries let ripgrep walk, and so report the reason, until the tree can be listed.
+                    self.failed = str(died)
+                    self._listed.clear()
+                    self._stop.wait(_RETRY_S)
 
     def _run(self) -> None:
         self._open()
@@ -294,6 +294,7 @@ class WorkspaceIndex:
             self._compare_began = began
         if not table.pending:
             self._settled.set()
+        self.failed = ""
         self._listed.set()
         if self._is_persisted:
             # The query that opened the workspace is answered first: setting watches would take its CPU time.
@@ -316,7 +317,7 @@ class WorkspaceIndex:
             if watcher is not None:
                 watcher.close()
             self._why_polling = str(reason)
-            self._watch_after = time.monotonic() + _WATCH_RETRY_S
+            self._watch_after = time.monotonic() + _RETRY_S
             return
         if self._stop.is_set():
             watcher.close()

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 
+from sari.index.ripgrep import RipgrepFailed
 from sari.index.search import Found, Query, search
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import catalog
@@ -175,7 +176,7 @@ class SymbolIndex:
             change = self._index.known_change()
             if change in (self._done_for, -1):
                 continue
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(sqlite3.Error, RipgrepFailed):
                 self._catch_up(change)
 
     def _catch_up(self, change: int) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from sari.index.regular import read_regular, read_start
 from sari.languages import catalog as languages
 from sari.lsp.catalog import ServerSpec, find_program, search_path, typescript_library
 from sari.lsp.client import LspClient, RequestFailed, ServerGone
@@ -31,6 +31,8 @@ _INDEX_BEGINS_S = 5.0
 _MOST_STARTS, _STARTS_WITHIN_S = 3, 600.0
 _MOST_BYTES = 4 << 20
 _MOST_OPENED = 400
+# Chromium's takes 100 MB.
+_LARGEST_COMMANDS = 512 << 20
 
 
 class NoTypes(Exception):
@@ -179,7 +181,10 @@ class ServerSession:
         if self.spec.name != "clangd":
             return []
         # clangd keeps its index beside the compile commands, so pass it a copy outside the workspace.
-        shutil.copyfile(self.folder / "compile_commands.json", self._private / "compile_commands.json")
+        commands = read_regular(self.folder / "compile_commands.json", _LARGEST_COMMANDS)
+        if commands is None:
+            raise NoTypes(f"compile_commands.json is larger than {_LARGEST_COMMANDS >> 20} MiB or not a regular file")
+        (self._private / "compile_commands.json").write_bytes(commands)
         return [f"--compile-commands-dir={self._private}"]
 
     def _environment(self) -> dict[str, str]:
@@ -284,7 +289,8 @@ class ServerSession:
     def _document(self, path: str) -> dict[str, object]:
         language = languages.of_path(path)
         assert language is not None
-        text = (self.root / path).read_bytes()[:_MOST_BYTES].decode("utf-8", "replace")
+        # Not by more than that: a file that contains the name may be of any size.
+        text = (read_start(self.root / path, _MOST_BYTES) or b"").decode("utf-8", "replace")
         name = self.spec.languages[language.name]
         return {"uri": self.uri(os.fsencode(path)), "languageId": name, "version": 1, "text": text}
 

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from sari.index.ripgrep import RipgrepFailed
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages.read import read_text, stamp_of
 from sari.languages.symbol_index import SymbolIndex
@@ -166,9 +167,9 @@ class TermIndex:
             if self._index.status()["state"] != "ready":
                 continue
             change = self._index.known_change()
-            if change == -1 or not (self._symbols.complete or self._waited_long()):
-                continue
-            with contextlib.suppress(OSError, sqlite3.Error), self._working:
+            with contextlib.suppress(OSError, sqlite3.Error, RipgrepFailed), self._working:
+                if change == -1 or not (self._symbols.complete or self._waited_long()):
+                    continue
                 self._read_history()
                 if change != self._done_for:
                     self._catch_up(change)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from sari.index import ripgrep
 from sari.index.commits import LOG_FLAGS, Commit, committed_lines, parse_commits
-from sari.index.git import GitFailed, Repository, Stopped, open_repository
+from sari.index.git import GitFailed, Repository, Stopped, is_object_id, open_repository
 from sari.languages.parse import Symbol
 from sari.protocol.tooling import Call, ToolResult
 from sari.ranking.commit_messages import MOST_COMMITS, CommitMessages
@@ -71,6 +71,9 @@ class _History:
         after = read_cursor(arguments.text("cursor"), self._query)
         # Later pages continue from the head of the first one, whatever was committed in between.
         self._after = after
+        if after is not None and not is_object_id(after[1]):
+            # The cursor comes from the client. Anything else would be an option or a path for git.
+            raise BadArguments("`cursor` is not one that sari gave. Leave it out to begin at the first page.")
         self._head = after[1] if after is not None else str(repository.head)
         self._began = time.monotonic()
         if repository.is_shallow:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sari.index.regular import read_start
 from sari.languages import catalog
 from sari.languages.parse import Symbol
 from sari.protocol.tooling import ToolResult
@@ -112,11 +113,7 @@ def _mentions(scope: Scope, path: bytes, homes: Mapping[bytes, Collection[bytes]
     With a qualifier, only what can come from there counts: `http.Handler` is not our `Handler`, and `file.close()` calls a
     method, not our function `close`.
     """
-    try:
-        with open(os.path.join(os.fsencode(scope.root), path), "rb") as file:
-            text = file.read(_READ_BYTES)
-    except OSError:
-        return frozenset()
+    text = read_start(os.path.join(os.fsencode(scope.root), path), _READ_BYTES) or b""
     words: set[bytes] = set()
     for qualifier, name in set(_MENTION.findall(text)):
         is_type = qualifier[:1].isupper()

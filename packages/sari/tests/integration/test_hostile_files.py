@@ -1,0 +1,142 @@
+"""A repository with pipes, links to devices and to other repositories, and a client that makes up cursors: each call ends
+with an answer or a reason, and nothing outside the workspace is read or changed.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sari.index import ripgrep_process
+from sari.index.git import open_repository, read_head
+from sari.index.ignore import Ignored
+from sari.protocol.tooling import ToolResult
+from sari.tools.paging import write_cursor
+from sari.tools.workspace import Workspace, open_workspace
+from testing.sari.calls import UncancelledCall, call_tool, refusal_of
+from testing.sari.trees import git
+
+_DEADLINE_S = 240.0
+
+
+def repository(where: Path) -> Path:
+    where.mkdir()
+    git(where, "init", "-q", "-b", "main")
+    (where / "a.py").write_text("def one():\n    return 1\n")
+    git(where, "add", "-A")
+    git(where, "commit", "-qm", f"first of {where.name}")
+    return where
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return repository(tmp_path / "repo")
+
+
+@pytest.fixture
+def workspace(root: Path, tmp_path: Path) -> Iterator[Workspace]:
+    opened = open_workspace(root, tmp_path / "data")
+    assert opened.index.wait_settled(120)
+    yield opened
+    opened.close()
+
+
+def answer_in_time(workspace: Workspace, tool: str, **arguments: object) -> ToolResult:
+    """Call a tool in a thread that may be abandoned, because a hanging one could not be ended."""
+    answers: list[ToolResult] = []
+    thread = threading.Thread(
+        target=lambda: answers.append(workspace.call(tool, arguments, UncancelledCall())), daemon=True
+    )
+    thread.start()
+    thread.join(_DEADLINE_S)
+    assert answers, f"{tool} hangs"
+    return answers[0]
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"path": "a.py", "start": 1}, {"text": "one"}, {"query": "first"}], ids=lambda one: str(one)
+)
+def test_a_made_up_cursor_is_no_option_for_git(
+    workspace: Workspace, tmp_path: Path, arguments: dict[str, object]
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("do not touch")
+    names = ("query", "path", "symbol", "start", "end", "text", "regex")
+    query = "history " + "\0".join(str(arguments.get(name, "")) for name in names)
+    for head in (f"--output={precious}", "HEAD", "main", "", "../a.py"):
+        refused = refusal_of(workspace, "history", **arguments, cursor=write_cursor(query, (0, head, 0)))
+        assert "is not one that sari gave" in refused
+    assert precious.read_text() == "do not touch"
+
+
+@pytest.mark.parametrize("name", ["HEAD", "commondir", "shallow"])
+def test_a_pipe_in_place_of_a_file_of_git_hangs_no_call(root: Path, tmp_path: Path, name: str) -> None:
+    pipe = root / ".git" / name
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    opened = open_workspace(root, tmp_path / "data")
+    assert opened.index.wait_settled(120)
+    assert not answer_in_time(opened, "recent").is_error
+    assert not answer_in_time(opened, "search", query="one").is_error
+    opened.close()
+
+
+def test_a_pipe_called_git_or_like_code_hangs_neither_the_index_nor_a_call(root: Path, tmp_path: Path) -> None:
+    (root / "sub").mkdir()
+    os.mkfifo(root / "sub/.git")
+    os.mkfifo(root / "pipe.py")
+    opened = open_workspace(root, tmp_path / "data")
+    assert opened.index.wait_settled(_DEADLINE_S)
+    (root / "later").mkdir()
+    os.mkfifo(root / "later/.git")
+    for tool, arguments in (("search", {"query": "one"}), ("repo_map", {}), ("recent", {})):
+        assert "a.py" in answer_in_time(opened, tool, **arguments).text
+    opened.close()
+
+
+def test_an_ignore_file_that_is_a_pipe_or_a_device_has_no_rules(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    os.mkfifo(tmp_path / ".gitignore")
+    (tmp_path / ".ignore").symlink_to("/dev/zero")
+    (tmp_path / ".rgignore").write_text("out/\n")
+    found: list[list[bool]] = []
+    thread = threading.Thread(
+        target=lambda: found.append([Ignored(tmp_path).folder(name) for name in ("src", "out")]), daemon=True
+    )
+    thread.start()
+    thread.join(_DEADLINE_S)
+    assert found == [[False, True]]
+
+
+def test_a_linked_device_as_ignore_file_ends_ripgrep_and_each_call_says_so(
+    workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Less than the product's limit, because the tests share a machine.
+    monkeypatch.setattr(ripgrep_process, "_MOST_DATA_BYTES", 256 << 20)
+    (root / ".ignore").symlink_to("/dev/zero")
+    for tool, arguments in (("search", {"query": "return"}), ("find_files", {"query": "a"}), ("repo_map", {})):
+        assert "out of memory" in refusal_of(workspace, tool, **arguments)
+    (root / ".ignore").unlink()
+    (root / "b.py").write_text("def two():\n    return 2\n")
+    assert call_tool(workspace, "search", query="return")["total"] == 2
+
+
+def test_a_repository_does_not_show_anothers_history_through_links(root: Path, tmp_path: Path) -> None:
+    private = repository(tmp_path / "private")
+    objects = private / ".git/objects"
+    (root / ".git/objects/info").mkdir(exist_ok=True)
+    (root / ".git/objects/info/alternates").write_text(f"{objects}\n")
+    (root / ".git/HEAD").unlink()
+    (root / ".git/HEAD").symlink_to(private / ".git/refs/heads/main")
+    assert read_head(root) is None
+    with open_repository(root) as opened:
+        assert opened is not None
+        assert opened.head is None
+    git(private, "pack-refs", "--all")
+    (root / ".git/HEAD").unlink()
+    (root / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    (root / ".git/refs/heads/main").unlink()
+    (root / ".git/packed-refs").symlink_to(private / ".git/packed-refs")
+    assert read_head(root) is None
