@@ -35,6 +35,7 @@ API token as `Authorization: Bearer cht_…`. A token cannot create tokens, mana
 | METHOD_NOT_ALLOWED | 405 |
 | INVALID_STATE | 409 |
 | NAME_TAKEN | 409 |
+| WORKSPACE_LIMIT_EXCEEDED | 409: the owner has as many workspaces as allowed |
 | PAYLOAD_TOO_LARGE | 413 |
 | RUNNING_LIMIT_EXCEEDED | 429 |
 | TOO_MANY_REQUESTS | 429 with `Retry-After` |

@@ -17,7 +17,7 @@ from codehub.domain.images import parse_image
 from codehub.domain.profiles import Catalog, Runs
 from testing.codehub.docker import TINY_IMAGE, DockerEngine
 
-pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("interfaces"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("docker"), pytest.mark.timeout(300)]
 # The widest lists that an administrator may have, the last one with the name itself.
 _LISTS = (("*",), ("*:*", "*/*", "*@*"), ("localhost/*", "sha256:*", "sha256*", "*"), ("localhost/codehub-dev-*",))
 

@@ -28,7 +28,7 @@ from codehub.domain.errors import Invalid
 from codehub.domain.images import parse_image
 from testing.codehub.docker import DockerEngine
 
-pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("interfaces"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("docker"), pytest.mark.timeout(600)]
 _MADE_UP = 4_000 if os.environ.get("CODEHUB_TEST_SOAK") == "1" else 300
 _ARGUMENTS = {"GIVEN": "I"}
 _DEFAULT = "registry-1.docker.io"
@@ -201,7 +201,7 @@ def server() -> Iterator[Server]:
             self.send_header("content-length", "0")
             self.end_headers()
 
-        do_HEAD = do_GET
+        do_HEAD = do_GET  # noqa: N815 - the name is http.server's
 
         def do_CONNECT(self) -> None:
             made.asked.add(self.path.rpartition(":")[0])

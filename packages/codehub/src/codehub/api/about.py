@@ -47,7 +47,7 @@ async def about(ctx: Ctx, who: Who) -> AboutView:
             for name, profile in sorted(ctx.deps.profiles.items())
         ],
         allowed_images=list(config.allowed_images),
-        limits=LimitsView(max_running_per_user=config.limits.per_user, max_running_global=config.limits.in_all),
+        limits=config.limits_view,
         ttl_standby_seconds=config.ttl_standby_s,
         ttl_archive_seconds=config.ttl_archive_s,
         deleted_retention_seconds=config.deleted_retention_s,

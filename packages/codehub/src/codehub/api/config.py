@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from codehub.adapters.git_remote import GitRemote
 from codehub.adapters.secret_box import SecretBox
+from codehub.api.views import LimitsView
 from codehub.domain.doors import Door, Kind, prefix_of, public_url, widest_share
 from codehub.domain.errors import Invalid, Unavailable
 from codehub.domain.limits import RunningLimits
@@ -51,6 +52,15 @@ class ApiConfig:
     folder_addresses: Mapping[str, str] = field(default_factory=dict)
     audit_retention_s: float = 31_536_000
     proxy_secret: str = field(default="", repr=False)
+    max_workspaces: int = 0  # of one user; 0: no limit
+
+    @property
+    def limits_view(self) -> LimitsView:
+        return LimitsView(
+            max_running_per_user=self.limits.per_user,
+            max_running_global=self.limits.in_all,
+            max_workspaces_per_user=self.max_workspaces,
+        )
 
     @property
     def secure(self) -> bool:
@@ -99,6 +109,7 @@ def api_config(settings: Settings, *, public_url: str = "", workspace_url: str =
         port_sharing=widest_share(settings.port_sharing, settings.workspace_host),
         audit_retention_s=settings.audit_retention_s,
         proxy_secret=settings.trusted_proxy_secret,
+        max_workspaces=settings.max_workspaces_per_user,
     )
 
 

@@ -90,9 +90,10 @@ def make_context(deps: ApiDeps) -> Context:
         deps.clock,
         deps.ids,
         Visits(deps.clock),
+        config.max_workspaces,
     )
 
-    workspace_admin = WorkspaceAdmin(deps.database, deps.archives, deps.clock)
+    workspace_admin = WorkspaceAdmin(deps.database, deps.archives, deps.clock, config.max_workspaces)
 
     async def runtime() -> tuple[str, Runs]:
         chosen = await deps.choose_backends()
@@ -114,7 +115,7 @@ def make_context(deps: ApiDeps) -> Context:
         ),
         users=make_users(deps, live.ended),
         workspaces=workspaces,
-        workspace_copies=WorkspaceCopies(deps.database, config.limits, deps.clock, deps.ids),
+        workspace_copies=WorkspaceCopies(deps.database, config.limits, deps.clock, deps.ids, config.max_workspaces),
         workspace_admin=workspace_admin,
         diagnostics=Diagnostics(deps.database, workspaces, workspace_admin, deps.instances),
         doors=doors,

@@ -63,6 +63,8 @@ def http_error(error: Exception) -> HttpError:
             return _plain(404, str(error))
         case errors.NameTaken():
             return HttpError(409, "NAME_TAKEN", str(error))
+        case errors.WorkspaceLimitExceeded():
+            return HttpError(409, "WORKSPACE_LIMIT_EXCEEDED", str(error))
         case errors.Conflict():
             return _plain(409, str(error))
         case errors.LimitExceeded():

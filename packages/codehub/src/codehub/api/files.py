@@ -14,9 +14,10 @@ from starlette.responses import Response
 from codehub.api.context import Ctx, Who
 from codehub.api.forwarding import Wake, body_of, forward, passed_on
 from codehub.api.openapi import signed_in
-from codehub.api.router import api_router
+from codehub.api.router import PREFIX, api_router
 from codehub.api.schemas import Wire
 from codehub.api.views import View
+from codehub.domain.errors import Invalid
 
 router = api_router("files")
 
@@ -123,4 +124,7 @@ async def edit_file(workspace_id: str, body: FileEdit, ctx: Ctx, who: Who, wake:
 def _target(request: Request) -> str:
     """Return the path as sent: names are bytes, and decoding them twice would change some names."""
     raw: bytes = request.scope.get("raw_path") or quote(request.url.path).encode()
-    return "/files/" + raw.split(b"/files/", 1)[1].decode("ascii", "replace")
+    before = f"{PREFIX}/workspaces/{request.path_params['workspace_id']}/files/".encode()
+    if not raw.startswith(before):
+        raise Invalid("the address up to /files/ must not be percent-encoded")
+    return "/files/" + raw.removeprefix(before).decode("ascii", "replace")

@@ -52,7 +52,7 @@ class LoginLinkView(View):
     expires_in_seconds: int
 
 
-@router.post("/login-links", status_code=201, responses=signed_in(404))
+@router.post("/login-links", status_code=201, responses=signed_in(404, 429))
 async def make_login_link(body: LoginLinkCreate, ctx: Ctx, who: Who) -> LoginLinkView:
     """Create a link that signs a browser in as you, once and within a minute, and opens the workspace if one is given."""
     secret = await _links(ctx).make(who, body.workspace_id)

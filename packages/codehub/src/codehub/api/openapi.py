@@ -16,7 +16,8 @@ _WHY: Mapping[int, str] = {
     401: "Not signed in, or the session has ended: UNAUTHORIZED.",
     403: "Not allowed, or sent from a foreign origin: FORBIDDEN.",
     404: "Not found: NOT_FOUND or WORKSPACE_NOT_FOUND.",
-    409: "Not from this state: INVALID_STATE. Or the name is in use: NAME_TAKEN.",
+    409: "Not from this state: INVALID_STATE. Or the name is in use: NAME_TAKEN. Or the owner has "
+    "as many workspaces as allowed: WORKSPACE_LIMIT_EXCEEDED.",
     413: "The body is too long: PAYLOAD_TOO_LARGE.",
     429: "RUNNING_LIMIT_EXCEEDED, or TOO_MANY_REQUESTS with Retry-After.",
     502: "The backend of the workspace does not answer: UPSTREAM_UNAVAILABLE.",

@@ -66,7 +66,7 @@ async def list_ports(workspace_id: str, ctx: Ctx, who: Who, wake: Wake = True) -
     return PortList(items=[PortView(port=p.port, process=p.process, share=_share(p.share), url=p.url) for p in found])
 
 
-@router.patch("/workspaces/{workspace_id}/ports/{port}", responses=signed_in(404, 413))
+@router.patch("/workspaces/{workspace_id}/ports/{port}", responses=signed_in(404, 409, 413))
 async def share_port(workspace_id: str, port: PortNumber, body: PortPatch, ctx: Ctx, who: Who) -> SharedPortView:
     """Set who may open the port: only its owner, any signed-in user, or anyone with a link."""
     share = await ctx.ports.share(who, workspace_id, port, body.share)

@@ -8,12 +8,18 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
+from codehub.api.json_bodies import JsonRoute
+
 PREFIX = "/api/v1"
 
 
 def api_router(tag: str, *, in_schema: bool = True) -> APIRouter:
     return APIRouter(
-        prefix=PREFIX, tags=[tag], include_in_schema=in_schema, generate_unique_id_function=_operation_id
+        prefix=PREFIX,
+        tags=[tag],
+        include_in_schema=in_schema,
+        generate_unique_id_function=_operation_id,
+        route_class=JsonRoute,
     )
 
 

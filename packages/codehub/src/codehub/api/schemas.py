@@ -74,7 +74,10 @@ NewPassword = Annotated[
 
 
 class Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+    # Python's JSON has NaN and infinity, and every comparison with NaN is false.
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, allow_inf_nan=False
+    )
 
 
 def _without_null(schema: dict[str, Any]) -> None:

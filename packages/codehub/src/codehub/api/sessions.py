@@ -12,7 +12,6 @@ from codehub.api.context import Address, Ctx, Who
 from codehub.api.openapi import may_answer, signed_in
 from codehub.api.router import api_router
 from codehub.api.schemas import Login, PageQuery, PasswordChange
-from codehub.api.views import LimitsView
 from codehub.domain.accounts import Session
 
 router = api_router("sessions")
@@ -30,7 +29,7 @@ async def login(body: Login, request: Request, response: Response, ctx: Ctx, add
         by_token=False,
         expires_at=done.session.expires_at,
         session_key=done.key,
-        limits=_limits(ctx.config),
+        limits=ctx.config.limits_view,
     )
 
 
@@ -50,7 +49,7 @@ async def session(ctx: Ctx, who: Who) -> SessionView:
         user=UserBrief(id=who.user_id, username=who.username, is_admin=who.is_admin),
         by_token=who.by_token,
         expires_at=who.expires_at,
-        limits=_limits(ctx.config),
+        limits=ctx.config.limits_view,
         workspace_id=who.workspace_id,
     )
 
@@ -95,10 +94,6 @@ def set_session_cookie(response: Response, config: ApiConfig, secret: str, sessi
         httponly=True,
         samesite="lax",
     )
-
-
-def _limits(config: ApiConfig) -> LimitsView:
-    return LimitsView(max_running_per_user=config.limits.per_user, max_running_global=config.limits.in_all)
 
 
 def _printable(text: str) -> str:

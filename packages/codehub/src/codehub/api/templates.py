@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import Path, Query
 
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
@@ -34,6 +34,7 @@ from codehub.services.workspaces import viewer_of
 
 router = api_router("templates")
 _ONE = ONE_TEMPLATE
+VersionNumber = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 
 @router.get("/templates", responses=signed_in())
@@ -82,7 +83,7 @@ async def list_template_versions(name: str, ctx: Ctx, who: Who) -> VersionList:
 
 
 @router.get(_ONE + "/versions/{version}", responses=signed_in(404))
-async def get_template_version(name: str, version: int, ctx: Ctx, who: Who) -> VersionView:
+async def get_template_version(name: str, version: VersionNumber, ctx: Ctx, who: Who) -> VersionView:
     """Get a version's text, and its difference from the previous version (administrators)."""
     return version_view(await ctx.templates.version(who, name, version))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class View(BaseModel):
@@ -21,3 +21,4 @@ class ErrorView(View):
 class LimitsView(View):
     max_running_per_user: int
     max_running_global: int
+    max_workspaces_per_user: int = Field(description="Running or not; 0: no limit.")

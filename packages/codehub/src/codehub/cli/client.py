@@ -44,6 +44,7 @@ _NEXT_STEPS: Final[Mapping[str, str]] = {
     "WORKSPACE_NOT_FOUND": "`codehub ws ls` lists your workspaces.",
     "INVALID_STATE": "`codehub ws show` shows its state.",
     "RUNNING_LIMIT_EXCEEDED": "`codehub ws ls --running` lists yours; `codehub ws stop NAME` frees a place.",
+    "WORKSPACE_LIMIT_EXCEEDED": "`codehub ws ls` lists yours; `codehub ws rm NAME` deletes one.",
     "SERVICE_UNAVAILABLE": "Try again in a moment; `codehub doctor` on the server says what is wrong.",
 }
 

@@ -73,6 +73,10 @@ class NameTaken(Conflict):
     """Another workspace of the owner has this name (409)."""
 
 
+class WorkspaceLimitExceeded(Conflict):
+    """The owner has as many workspaces as allowed (409)."""
+
+
 class LimitExceeded(CodeHubError):
     """Another running workspace would exceed the limit (429)."""
 

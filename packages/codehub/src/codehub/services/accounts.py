@@ -16,12 +16,15 @@ from codehub.domain.audit import AuditKind
 from codehub.domain.errors import Conflict, Denied, NotFound, Unauthorized, WorkspaceNotFound
 from codehub.domain.ids import is_id
 from codehub.services.audit import note
+from codehub.services.held_user import hold_user
 from codehub.services.lockout import FORGET_AFTER, Attempt, Lockout
 from codehub.services.passwords import Passwords, hash_secret, new_secret, new_token
 from codehub.services.principal import Clock, Ids, Principal
 
 SESSION_LIFE = timedelta(hours=24)
 MAX_TOKENS = 200
+# Browsers of a user, or of one token, that are signed in at a time.
+MAX_SESSIONS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,10 @@ class Accounts:
             await self.lockout.forgive(username, address)
         now = self.clock()
         async with self.database.transaction() as tx:
+            # Checking a password takes a while, and its reset meanwhile has ended all sessions but this one.
+            current = await users.locked_credentials(tx, known.user.id)
+            if current is None or current.password_hash != stored or current.user.disabled_at is not None:
+                raise Unauthorized("the account was changed meanwhile: sign in again")
             # Expired sessions are removed at each sign-in; there is no separate job for it.
             await sessions.delete_expired(tx, now)
             await users.forget_old_failures(tx, now - FORGET_AFTER)
@@ -97,12 +104,14 @@ class Accounts:
     ) -> tuple[Session, str, str]:
         """Start a session. Returns it, the secret for its cookie and the key for the dashboard's own storage.
 
-        A session created by an API token has no more rights than the token, and never outlives it.
+        A session created by an API token has no more rights than the token, and never outlives it. The caller has locked
+        the user's row. The oldest sessions beyond the limit end.
         """
         now, secret, key = self.clock(), new_secret(), new_secret()
         until = min(now + SESSION_LIFE, token_expires_at or now + SESSION_LIFE)
         session = Session(self.ids(), user_id, now, until, now, address, user_agent[:255])
         await sessions.insert_session(tx, session, hash_secret(secret), hash_secret(key), token_id=token_id)
+        await sessions.keep_newest(tx, user_id, token_id, MAX_SESSIONS)
         return session, secret, key
 
     async def by_session(self, secrets: Sequence[str], key: str) -> Principal | None:
@@ -131,6 +140,7 @@ class Accounts:
         if who.by_token:
             who.must_be_present()
         async with self.database.transaction() as tx:
+            await hold_user(tx, who, self.clock())
             await sessions.delete_session(tx, who.bearer_id, who.user_id)
             await note(tx, AuditKind.SIGN_OUT, self.clock(), who)
         self.ended(who.bearer_id)
@@ -142,6 +152,7 @@ class Accounts:
     async def end_session(self, who: Principal, session_id: str) -> None:
         who.must_be_present()
         async with self.database.transaction() as tx:
+            await hold_user(tx, who, self.clock())
             if not is_id(session_id) or not await sessions.delete_session(tx, session_id, who.user_id):
                 raise NotFound("you have no session with this id")
             await note(tx, AuditKind.SIGN_OUT, self.clock(), who, session_id=session_id)
@@ -150,6 +161,7 @@ class Accounts:
     async def end_other_sessions(self, who: Principal) -> None:
         who.must_be_present()
         async with self.database.transaction() as tx:
+            await hold_user(tx, who, self.clock())
             gone = await sessions.delete_sessions_of(tx, who.user_id, but=who.bearer_id)
             if gone:
                 await note(tx, AuditKind.SIGN_OUT, self.clock(), who, sessions=len(gone))
@@ -169,6 +181,10 @@ class Accounts:
             await self.lockout.forgive(who.username, address)
         hashed = await self.passwords.hash(new)
         async with self.database.transaction() as tx:
+            await hold_user(tx, who, self.clock())
+            now_known = await users.credentials_by_id(tx, who.user_id)
+            if now_known is None or now_known.password_hash != stored:
+                raise Denied("the password was changed meanwhile: sign in with the new one")
             await users.set_password(tx, who.user_id, hashed, self.clock())
             gone = await sessions.delete_sessions_of(tx, who.user_id, but=who.bearer_id)
             gone += await sessions.delete_tokens_of(tx, who.user_id)
@@ -186,6 +202,7 @@ class Accounts:
         until = None if expires_in_days is None else now + timedelta(days=expires_in_days)
         token = Token(self.ids(), who.user_id, name, now, until, None, workspace_id)
         async with self.database.transaction() as tx:
+            await hold_user(tx, who, now)
             if workspace_id is not None:
                 owned = await workspaces.get(tx, workspace_id) if is_id(workspace_id) else None
                 if owned is None or owned.workspace.owner_user_id != who.user_id or owned.workspace.deleted_at:

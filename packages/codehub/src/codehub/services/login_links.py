@@ -5,21 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from codehub.adapters.postgres import login_links, workspaces
+from codehub.adapters.postgres import login_links, users, workspaces
 from codehub.adapters.postgres.login_links import LoginLink
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.domain.accounts import Session
 from codehub.domain.audit import AuditKind
-from codehub.domain.errors import Unauthorized
+from codehub.domain.errors import TooManyRequests, Unauthorized
 from codehub.domain.model import Workspace
 from codehub.services.accounts import Accounts
 from codehub.services.audit import note
+from codehub.services.held_user import hold_user
 from codehub.services.passwords import hash_secret, new_secret
 from codehub.services.principal import Clock, Principal
 from codehub.services.workspaces import Workspaces
 
 # Long enough for a browser to start on a slow machine, and no longer.
 LINK_LIFE = timedelta(seconds=60)
+MAX_LINKS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,9 @@ class LoginLinks:
         secret = new_secret()
         now = self.clock()
         async with self.database.transaction() as tx:
+            await hold_user(tx, who, now)
+            if await login_links.count_of(tx, who.user_id, now) >= MAX_LINKS:
+                raise TooManyRequests(f"{MAX_LINKS} sign-in links wait to be opened: try again in a minute", 60)
             await login_links.insert(
                 tx,
                 hash_secret(secret),
@@ -56,7 +61,6 @@ class LoginLinks:
                 token_id=who.token_id,
                 workspace_id=workspace_id,
                 expires_at=now + LINK_LIFE,
-                now=now,
             )
             await note(tx, AuditKind.LOGIN_LINK, now, who, workspace_id=workspace_id)
         return secret
@@ -74,6 +78,8 @@ class LoginLinks:
     async def redeem(self, secret: str, *, address: str, user_agent: str) -> Redeemed:
         """Use up the link. The session lasts as long as any other, but never longer than the token."""
         async with self.database.transaction() as tx:
+            # Before the link, in the order of those who end sessions and links.
+            await users.lock(tx, _there(await login_links.peek(tx, hash_secret(secret), self.clock())).user_id)
             link = _there(await login_links.take(tx, hash_secret(secret), self.clock()))
             session, session_secret, key = await self.accounts.begin_session(
                 tx,

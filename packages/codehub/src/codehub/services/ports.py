@@ -17,8 +17,10 @@ from codehub.services.audit import note
 from codehub.services.doors import Doors
 from codehub.services.passwords import hash_secret, new_secret
 from codehub.services.principal import Clock, Ids, Principal
+from codehub.services.workspace_rows import locked_of_owner
 
-MAX_LINKS: Final = 100
+MAX_SHARED: Final = 100  # ports of a workspace
+MAX_LINKS: Final = 100  # to a port
 LONGEST_LINK: Final = timedelta(days=30)
 LINK_PARAMETER: Final = "codehub_link"
 
@@ -66,6 +68,10 @@ class Ports:
         if narrowed(share, self.widest) != share:
             raise Denied(_not_shared(self.widest))
         async with self.database.transaction() as tx:
+            await locked_of_owner(tx, workspace_id, who.user_id)
+            others = await statements.shares(tx, workspace_id)
+            if share != "owner" and port not in others and len(others) >= MAX_SHARED:
+                raise Conflict(f"{MAX_SHARED} ports of this workspace are shared: end the sharing of one first")
             await statements.set_share(tx, workspace_id, port, share, self.clock())
             await note(
                 tx, AuditKind.PORT_SHARED, self.clock(), who, workspace_id=workspace_id, target=str(port), share=share
@@ -81,6 +87,7 @@ class Ports:
         now, secret = self.clock(), new_secret()
         link = PortLink(self.ids(), workspace_id, port, now, now + life)
         async with self.database.transaction() as tx:
+            await locked_of_owner(tx, workspace_id, who.user_id)
             if narrowed(await statements.share_of(tx, workspace_id, port), self.widest) != "link":
                 raise Conflict(f"port {port} is not shared by link: share it first")
             await statements.delete_expired(tx, now)

@@ -144,7 +144,7 @@ class PostgresSetupDesk:
             host_key = await ssh_keys.host_key(tx, workspace_id)
             match question:
                 case {"private_key": str(private), "public_key": str(public)} if host_key is None:
-                    host_key = await keep_host_key(tx, workspace_id, private, public, self.clock())
+                    host_key = await keep_host_key(tx, workspace_id, owner_user_id, private, public, self.clock())
         return {
             "host_key": None if host_key is None else host_key.private_key,
             "authorized_keys": [key.public_key for key in keys],

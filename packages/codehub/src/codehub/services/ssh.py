@@ -17,6 +17,7 @@ from codehub.domain.ssh_keys import HostKey, SshKey, parse_public_key
 from codehub.ports.instances import Upstream
 from codehub.services.audit import note
 from codehub.services.doors import Doors
+from codehub.services.held_user import hold_user
 from codehub.services.host_keys import NO_KEYS, keep_host_key
 from codehub.services.principal import Clock, Ids, Principal
 
@@ -50,6 +51,7 @@ class Ssh:
             self.ids(), who.user_id, name or public.comment or "key", public.line, public.fingerprint, self.clock()
         )
         async with self.database.transaction() as tx:
+            await hold_user(tx, who, made.created_at)
             if len(await ssh_keys.keys_of(tx, who.user_id)) >= MAX_KEYS:
                 raise Conflict(f"you have {MAX_KEYS} SSH keys: remove one first")
             await ssh_keys.insert_key(tx, made)
@@ -79,7 +81,7 @@ class Ssh:
             keys = await ssh_keys.keys_of(tx, who.user_id)
         if not keys:
             raise Conflict(NO_KEYS)
-        host_key = found if found is not None else await self._make_host_key(upstream, workspace_id)
+        host_key = found if found is not None else await self._make_host_key(who, upstream, workspace_id)
         body = {"host_key": host_key.private_key, "authorized_keys": [key.public_key for key in keys]}
         match await self.doors.json(upstream, "PUT", "/ssh", body):
             case {"user": str(user)}:
@@ -87,11 +89,11 @@ class Ssh:
             case _:
                 raise UpstreamUnavailable("the workspace's helper answered something else than expected")
 
-    async def _make_host_key(self, upstream: Upstream, workspace_id: str) -> HostKey:
+    async def _make_host_key(self, who: Principal, upstream: Upstream, workspace_id: str) -> HostKey:
         match await self.doors.json(upstream, "POST", "/ssh/host-key"):
             case {"private_key": str(private), "public_key": str(public)}:
                 pass
             case _:
                 raise UpstreamUnavailable("the workspace's helper answered something else than expected")
         async with self.database.transaction() as tx:
-            return await keep_host_key(tx, workspace_id, private, public, self.clock())
+            return await keep_host_key(tx, workspace_id, who.user_id, private, public, self.clock())

@@ -31,6 +31,7 @@ from codehub.domain.user_secrets import (
 )
 from codehub.services import git_keys
 from codehub.services.audit import note
+from codehub.services.held_user import hold_user
 from codehub.services.principal import Clock, Ids, Principal
 from codehub.services.setup_desk import credential_context, key_context, secret_context
 
@@ -57,7 +58,9 @@ class UserSetup:
         made = GitCredential(self.ids(), scheme, host, username or DEFAULT_USERNAME, self.clock())
         sealed = self.box().seal(token.encode(), credential_context(who.user_id, scheme, host))
         async with self.database.transaction() as tx:
-            if len(await user_setup.credentials(tx, who.user_id)) >= MAX_CREDENTIALS:
+            await hold_user(tx, who, made.created_at)
+            held = await user_setup.credentials(tx, who.user_id)
+            if len([each for each in held if (each.scheme, each.host) != (scheme, host)]) >= MAX_CREDENTIALS:
                 raise Conflict(f"you have {MAX_CREDENTIALS} git credentials: remove one first")
             await user_setup.put_credential(tx, who.user_id, made, sealed)
             await note(tx, AuditKind.GIT_CREDENTIAL_ADDED, made.created_at, who, target=f"{scheme}://{host}")
@@ -120,6 +123,7 @@ class UserSetup:
         made = UserSecret(name, kind, len(value), self.clock())
         sealed = self.box().seal(value, secret_context(who.user_id, name))
         async with self.database.transaction() as tx:
+            await hold_user(tx, who, made.updated_at)
             others = [each for each in await user_setup.secrets_of(tx, who.user_id) if each.name != name]
             if len(others) >= MAX_SECRETS:
                 raise Conflict(f"you have {MAX_SECRETS} secrets: remove one first")

@@ -13,7 +13,7 @@ from codehub.domain.history import Generation
 from codehub.domain.ids import time_of
 from codehub.domain.model import DesiredState, Phase, Workspace, WorkspaceWithOwner
 from codehub.ports.archives import ArchiveReceipts
-from codehub.services import workspace_names
+from codehub.services import workspace_limit, workspace_names
 from codehub.services.principal import Clock, Principal
 from codehub.services.workspace_rows import checked_id, locked, record, reload, visible
 
@@ -31,6 +31,7 @@ class WorkspaceAdmin:
     database: Database
     archives: ArchiveReceipts | None
     clock: Clock
+    max_workspaces: int = 0  # of one user; 0: no limit
 
     async def recover(self, who: Principal, workspace_id: str, recovery: Recovery) -> WorkspaceWithOwner:
         who.must_be_admin()
@@ -60,9 +61,10 @@ class WorkspaceAdmin:
             if seen is not None:
                 await users.lock(tx, seen.workspace.owner_user_id)
             workspace = await workspaces.lock(tx, workspace_id)
-            if workspace is None:
+            if workspace is None or seen is None:
                 raise WorkspaceNotFound("there is no such workspace")
             check_allowed(Action.UNDELETE, workspace)
+            await workspace_limit.check(tx, who, workspace.owner_user_id, seen.owner, self.max_workspaces)
             await workspaces.undelete(tx, workspace_id, self.clock())
             await self._give_free_name(tx, who, workspace, workspace.owner_user_id)
             await record(tx, self.clock, workspace_id, who, "undelete", "undeleted")
@@ -84,6 +86,8 @@ class WorkspaceAdmin:
             if workspace.desired_state is DesiredState.DELETED:
                 raise Conflict("the workspace is being deleted")
             moves = workspace.owner_user_id != known.user.id
+            if moves:
+                await workspace_limit.check(tx, who, known.user.id, username, self.max_workspaces)
             stops = moves and may_have_instance(workspace)
             if stops:
                 await self._request_stop(tx, who, workspace)

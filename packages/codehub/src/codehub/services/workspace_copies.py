@@ -15,7 +15,7 @@ from codehub.domain.duplicate import FromArchive, source_of
 from codehub.domain.errors import Denied, Unauthorized
 from codehub.domain.limits import RunningLimits
 from codehub.domain.model import DesiredState, WorkspaceWithOwner
-from codehub.services import workspace_names
+from codehub.services import workspace_limit, workspace_names
 from codehub.services.principal import Clock, Ids, Principal
 from codehub.services.workspace_rows import locked, record, reload, visible
 
@@ -26,6 +26,7 @@ class WorkspaceCopies:
     limits: RunningLimits
     clock: Clock
     ids: Ids
+    max_workspaces: int = 0  # of one user; 0: no limit
 
     async def duplicate(self, who: Principal, workspace_id: str, name: str, *, start: bool) -> WorkspaceWithOwner:
         """Create a workspace with this one's files, which is only read. See `domain.duplicate`.
@@ -39,6 +40,7 @@ class WorkspaceCopies:
             await visible(tx, who, workspace_id)
             if not await users.lock(tx, who.user_id):
                 raise Unauthorized("the user is gone")
+            await workspace_limit.check(tx, who, who.user_id, who.username, self.max_workspaces)
             await workspace_names.check(tx, who.user_id, name, but=copy_id)
             if start:
                 await workspaces.take_running_slot(tx, who.user_id, copy_id, self.limits)
@@ -81,10 +83,12 @@ class WorkspaceCopies:
             if seen.workspace.owner_user_id != who.user_id:
                 raise Denied("only its owner continues from its archive")
             await users.lock(tx, who.user_id)
+            await workspace_limit.check(tx, who, who.user_id, who.username, self.max_workspaces)
+            # The old one no longer wants to run, and leaves its place to the new one.
+            await workspaces.take_running_slot(tx, who.user_id, workspace_id, self.limits)
             workspace = await locked(tx, workspace_id)
             check_allowed(Action.CONTINUE_FROM_ARCHIVE, workspace)
             await workspaces.set_desired_state(tx, workspace_id, DesiredState.STANDBY, now)
-            await workspaces.take_running_slot(tx, who.user_id, new_id, self.limits)
             copy = continued(workspace, new_id, now)
             name = await workspace_names.free(tx, who.user_id, copy.name, but=new_id)
             await workspaces.insert(tx, replace(copy, name=name))

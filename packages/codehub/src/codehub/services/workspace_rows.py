@@ -45,6 +45,14 @@ async def locked(tx: Transaction, workspace_id: str) -> Workspace:
     return workspace
 
 
+async def locked_of_owner(tx: Transaction, workspace_id: str, owner_user_id: str) -> Workspace:
+    """Lock a workspace for what only its owner may do, and which a transfer takes back."""
+    workspace = await locked(tx, workspace_id)
+    if workspace.owner_user_id != owner_user_id:
+        raise Denied("this workspace has another owner now")
+    return workspace
+
+
 async def reload(tx: Transaction, workspace_id: str) -> WorkspaceWithOwner:
     found = await workspaces.get(tx, workspace_id)
     assert found is not None

@@ -23,7 +23,7 @@ from codehub.domain.repository import RepositorySource
 from codehub.domain.setup import may_change_repository
 from codehub.domain.ttl import Span
 from codehub.domain.wording import OPERATIONS
-from codehub.services import templates, workspace_names
+from codehub.services import templates, workspace_limit, workspace_names
 from codehub.services.audit import Visits, note
 from codehub.services.principal import Clock, Ids, Principal
 from codehub.services.workspace_rows import locked, record, reload, visible
@@ -78,6 +78,7 @@ class Workspaces:
     clock: Clock
     ids: Ids
     visits: Visits
+    max_workspaces: int = 0  # of one user; 0: no limit
 
     async def get(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         try:
@@ -140,6 +141,7 @@ class Workspaces:
         async with self.database.transaction() as tx:
             if not await users.lock(tx, who.user_id):
                 raise Unauthorized("the user is gone")
+            await workspace_limit.check(tx, who, who.user_id, who.username, self.max_workspaces)
             await workspace_names.check(tx, who.user_id, new.name, but=workspace_id)
             if new.start:
                 await workspaces.take_running_slot(tx, who.user_id, workspace_id, self.limits)

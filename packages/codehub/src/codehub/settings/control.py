@@ -118,6 +118,14 @@ class ControlSettings(CoreSettings):
     max_running_global: int = Field(
         100, ge=0, alias="LIMITS_MAX_RUNNING_GLOBAL", description="How many workspaces may run at the same time."
     )
+    max_workspaces_per_user: int = Field(
+        100,
+        ge=0,
+        alias="CODEHUB_MAX_WORKSPACES_PER_USER",
+        description="How many workspaces one user may have, running or not; also administrators. Deleted ones do not "
+        "count. 0: no limit. The default is far above what people keep. It stops programs that create workspaces without "
+        "end, which take space for archives and time in each check of the coordinator.",
+    )
     sse_prefix: str = Field(
         "codehub:sse:", alias="REDIS_CHANNEL_SSE_PREFIX", description="Prefix of the Redis channels for live events."
     )

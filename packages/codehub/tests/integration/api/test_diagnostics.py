@@ -179,6 +179,10 @@ async def test_about_says_what_the_installation_offers(api: Api) -> None:
     ada = await api.user("ada")
     about = (await ada.get("/api/v1/about")).json()
     assert [each["name"] for each in about["profiles"] if each["default"]] == ["code-server"]
-    assert about["limits"] == {"max_running_per_user": 2, "max_running_global": 100}
+    assert about["limits"] == {
+        "max_running_per_user": 2,
+        "max_running_global": 100,
+        "max_workspaces_per_user": 0,
+    }
     assert (about["ttl_standby_seconds"], about["deleted_retention_seconds"]) == (600, 86_400)
     assert (await api.client().get("/api/v1/about")).status_code == 401

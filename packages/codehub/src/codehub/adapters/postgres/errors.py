@@ -9,7 +9,7 @@ import psycopg
 from psycopg import errors as pg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
-from codehub.domain.errors import BackendDown, Conflict, Transient
+from codehub.domain.errors import BackendDown, Conflict, Invalid, Transient
 
 
 class WritesRefused(BackendDown):
@@ -22,11 +22,19 @@ class ReadOnlySession(WritesRefused):
 
 # SQLSTATE classes which mean that the server is shutting down, gone or full, not that the statement was wrong.
 _AWAY = ("08", "53", "57P", "58")
+# Values that no column takes, although they have the right type here: text with NUL or half a surrogate pair, numbers and
+# dates out of range. Anything else of this class is a mistake in a statement.
+_NOT_A_VALUE = (
+    pg.CharacterNotInRepertoire,
+    pg.UntranslatableCharacter,
+    pg.NumericValueOutOfRange,
+    pg.DatetimeFieldOverflow,
+)
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Translate driver errors raised inside into BackendDown, Transient or Conflict, chained."""
+    """Translate driver errors raised inside into BackendDown, Transient, Conflict or Invalid, chained."""
     try:
         yield
     except (PoolTimeout, PoolClosed, TooManyRequests) as error:
@@ -39,6 +47,15 @@ def translated() -> Iterator[None]:
         raise WritesRefused(f"the database takes no writes: {error.diag.message_primary or error}") from error
     except pg.UniqueViolation as error:
         raise Conflict(f"already there: {error.diag.constraint_name}") from error
+    except pg.ForeignKeyViolation as error:
+        raise Conflict("what this belongs to was removed meanwhile: load it again") from error
+    except (UnicodeEncodeError, psycopg.DataError) as error:
+        # The driver itself refuses NUL, and then there is no SQLSTATE.
+        if isinstance(error, psycopg.DataError) and error.sqlstate and not isinstance(error, _NOT_A_VALUE):
+            raise
+        raise Invalid(
+            "a value cannot be stored: it has a NUL character, or is a number or a date out of range"
+        ) from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         state = getattr(error, "sqlstate", None)
         if state is None or state.startswith(_AWAY):

@@ -21,6 +21,14 @@ class LoginLink:
     workspace_id: str | None
 
 
+async def count_of(tx: Transaction, user_id: str, now: datetime) -> int:
+    """Remove expired links that were never opened, and count the user's other ones."""
+    await tx.execute("DELETE FROM login_links WHERE expires_at <= %s", [now])
+    row = await (await tx.execute("SELECT count(*) AS n FROM login_links WHERE user_id = %s", [user_id])).fetchone()
+    assert row is not None
+    return int(row["n"])
+
+
 async def insert(
     tx: Transaction,
     secret_hash: bytes,
@@ -29,10 +37,7 @@ async def insert(
     token_id: str | None,
     workspace_id: str | None,
     expires_at: datetime,
-    now: datetime,
 ) -> None:
-    # Creating a link also removes expired links that were never opened.
-    await tx.execute("DELETE FROM login_links WHERE expires_at <= %s", [now])
     await tx.execute(
         "INSERT INTO login_links (secret_hash, user_id, token_id, workspace_id, expires_at) VALUES (%s, %s, %s, %s, %s)",
         [secret_hash, user_id, token_id, workspace_id, expires_at],

@@ -18,11 +18,13 @@ class PortLink:
     expires_at: datetime
 
 
+# Earlier versions kept a row for a port that is no longer shared.
+_SHARES = "SELECT port, share FROM workspace_ports WHERE workspace_id = %s AND share <> 'owner'"
+
+
 async def shares(tx: Transaction, workspace_id: str) -> dict[int, str]:
     """Return the ports that are shared with others than the owner."""
-    rows = await (
-        await tx.execute("SELECT port, share FROM workspace_ports WHERE workspace_id = %s", [workspace_id])
-    ).fetchall()
+    rows = await (await tx.execute(_SHARES, [workspace_id])).fetchall()
     return {row["port"]: row["share"] for row in rows}
 
 
@@ -36,7 +38,7 @@ async def share_of(tx: Transaction, workspace_id: str, port: int) -> str:
 
 
 async def any_shared(tx: Transaction, workspace_id: str) -> bool:
-    return any(share != "owner" for share in (await shares(tx, workspace_id)).values())
+    return bool(await shares(tx, workspace_id))
 
 
 # Finds one of these links that has not expired and is for this port.
@@ -108,7 +110,10 @@ _SET_SHARE = """
 
 async def set_share(tx: Transaction, workspace_id: str, port: int, share: str, now: datetime) -> None:
     """Set a port's sharing. Reducing it revokes the links, because they were for people who no longer have access."""
-    await tx.execute(_SET_SHARE, [workspace_id, port, share, now])
+    if share == "owner":
+        await tx.execute("DELETE FROM workspace_ports WHERE workspace_id = %s AND port = %s", [workspace_id, port])
+    else:
+        await tx.execute(_SET_SHARE, [workspace_id, port, share, now])
     if share != "link":
         await tx.execute("DELETE FROM port_links WHERE workspace_id = %s AND port = %s", [workspace_id, port])
 

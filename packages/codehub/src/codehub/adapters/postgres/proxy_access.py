@@ -113,13 +113,25 @@ async def take_ticket(tx: Transaction, ticket_hash: bytes, now: datetime) -> tup
     return bytes(row["nonce_hash"]), row["session_id"], row["workspace_id"]
 
 
+# One session is one browser, which has one cookie of a workspace. Earlier ones may be on their way for a moment.
+_COOKIES_KEPT = 20
+# Ends the oldest cookies of a browser for a workspace.
+_KEEP_NEWEST = """
+    DELETE FROM proxy_sessions WHERE secret_hash IN (
+        SELECT secret_hash FROM proxy_sessions WHERE session_id = %s AND workspace_id = %s
+        ORDER BY created_at DESC, secret_hash OFFSET %s)
+"""
+
+
 async def insert_proxy_session(
     tx: Transaction, *, secret_hash: bytes, session_id: str, workspace_id: str, now: datetime
 ) -> None:
+    """Add a workspace cookie. The oldest ones of the same browser and workspace end."""
     await tx.execute(
         "INSERT INTO proxy_sessions (secret_hash, session_id, workspace_id, created_at) VALUES (%s, %s, %s, %s)",
         [secret_hash, session_id, workspace_id, now],
     )
+    await tx.execute(_KEEP_NEWEST, [session_id, workspace_id, _COOKIES_KEPT])
 
 
 # Lists the workspaces of a user that count against the limit, oldest first.

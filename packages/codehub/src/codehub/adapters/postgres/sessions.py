@@ -65,6 +65,18 @@ async def insert_session(
     )
 
 
+# Ends the oldest sessions beyond a number: of those that a password began, or of those that one token began.
+_KEEP_NEWEST = """
+    DELETE FROM sessions WHERE id IN (
+        SELECT id FROM sessions WHERE user_id = %s AND token_id IS NOT DISTINCT FROM %s
+        ORDER BY created_at DESC, id DESC OFFSET %s)
+"""
+
+
+async def keep_newest(tx: Transaction, user_id: str, token_id: str | None, most: int) -> None:
+    await tx.execute(_KEEP_NEWEST, [user_id, token_id, most])
+
+
 # Finds the live session of one of these cookies, with its user and the workspace that its token is limited to.
 _LIVE_SESSION = """
     SELECT s.id, s.user_id, s.expires_at, s.last_seen_at AS used_at, s.token_id, u.username, u.is_admin,

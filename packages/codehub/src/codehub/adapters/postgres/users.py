@@ -55,6 +55,12 @@ async def credentials(tx: Transaction, username: str) -> Credentials | None:
     return None if row is None else Credentials(user_of(row), row["password_hash"])
 
 
+async def locked_credentials(tx: Transaction, user_id: str) -> Credentials | None:
+    """Return the current credentials, locked against changes until the transaction ends."""
+    row = await (await tx.execute("SELECT * FROM users WHERE id = %s FOR UPDATE", [user_id])).fetchone()
+    return None if row is None else Credentials(user_of(row), row["password_hash"])
+
+
 async def credentials_by_id(tx: Transaction, user_id: str) -> Credentials | None:
     row = await (await tx.execute("SELECT * FROM users WHERE id = %s", [user_id])).fetchone()
     return None if row is None else Credentials(user_of(row), row["password_hash"])

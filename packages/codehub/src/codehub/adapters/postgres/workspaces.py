@@ -165,6 +165,17 @@ async def names_of(tx: Transaction, owner_user_id: str, *, but: str) -> dict[str
     return {row["name"]: row["id"] for row in rows}
 
 
+async def count_of(tx: Transaction, owner_user_id: str) -> int:
+    """Count the owner's workspaces that are not deleted. Lock the owner's row first, as for `names_of`."""
+    row = await (
+        await tx.execute(
+            "SELECT count(*) AS n FROM workspaces WHERE owner_user_id = %s AND deleted_at IS NULL", [owner_user_id]
+        )
+    ).fetchone()
+    assert row is not None
+    return int(row["n"])
+
+
 async def retry_setup(tx: Transaction, workspace_id: str, now: datetime) -> None:
     """Request that the running start retries its failed steps."""
     await tx.execute(
