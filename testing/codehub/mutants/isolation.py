@@ -13,6 +13,8 @@ _TESTS = "packages/codehub/tests"
 _SOCKETS = (f"{_TESTS}/backends/test_workspace_socket.py",)
 _RIGHTS = (f"{_TESTS}/integration/stack/test_rights.py",)
 _DOCKERFILE = (f"{_TESTS}/unit/test_dockerfile.py",)
+_IMAGES = (f"{_TESTS}/unit/domain/test_doors_and_images.py",)
+_TRANSFERS = (f"{_TESTS}/unit/test_kubernetes_transfer_answers.py",)
 _UNIT_SECRETS = (f"{_TESTS}/integration/deploy/test_unit_secrets.py",)
 
 
@@ -145,8 +147,8 @@ ISOLATION: Final = (
     Mutant(
         "6: a flag hides an image that is not allowed",
         "domain/dockerfile.py",
-        "        _after_flags(rest)\n        for source",
-        "        for source",
+        "        if not _FLAG.fullmatch(flag):",
+        "        if False:",
         _DOCKERFILE,
     ),
     Mutant(
@@ -204,6 +206,48 @@ ISOLATION: Final = (
         '"GIT_ALLOW_PROTOCOL": "https:http",',
         '"GIT_ALLOW_PROTOCOL": "https:http:ext:file",',
         (f"{_TESTS}/backends/test_git_remote.py",),
+    ),
+    Mutant(
+        "images: an id is the name of any image",
+        "domain/images.py",
+        "        and (registry or not _ID.fullmatch(repository))\n",
+        "",
+        _IMAGES,
+    ),
+    Mutant(
+        "images: a tag allows every digest",
+        "domain/images.py",
+        "    if image.digest:\n",
+        "    if False:\n",
+        _IMAGES,
+    ),
+    Mutant(
+        "images: the engine's own machine is any registry",
+        "domain/images.py",
+        "    if image.is_at_an_address:\n",
+        "    if False:\n",
+        _IMAGES,
+    ),
+    Mutant(
+        "images: what was built for one workspace is anybody's",
+        "domain/profiles.py",
+        "        if image.is_built:\n",
+        "        if False:\n",
+        (f"{_TESTS}/backends/test_docker_image_names.py",),
+    ),
+    Mutant(
+        "kubernetes: an archive without an end",
+        "adapters/kubernetes/transfer_client.py",
+        "            if left < 0:\n",
+        "            if False:\n",
+        _TRANSFERS,
+    ),
+    Mutant(
+        "kubernetes: who got a pod's address is believed",
+        "adapters/kubernetes/transfer_client.py",
+        "        if not self.holds_its_address():\n",
+        "        if False:\n",
+        _TRANSFERS,
     ),
     Mutant(
         "images: a forbidden FROM is built",

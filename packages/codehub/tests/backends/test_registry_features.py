@@ -351,6 +351,48 @@ async def test_a_token_is_never_fetched_from_this_machine(realm: str, why: str, 
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize(
+    "challenge",
+    ["Bearer " + "a" * 90_000 + ',realm="REALM"', 'Bearer service="' + "x" * 5_000 + '",realm="REALM"'],
+    ids=["letters", "long"],
+)
+async def test_a_challenge_of_many_kilobytes_is_not_read(challenge: str, tmp_path: Path) -> None:
+    """Each of its letters was searched to the end of it: 40 seconds of the coordinator's event loop for one answer."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        realm = f"http://{request.headers['Host']}/token"
+        send(request, b"", 401, WWW_Authenticate=challenge.replace("REALM", realm))
+
+    with hostile(answer) as (address, asked):
+        with pytest.raises(CodeHubError, match="no anonymous access"):
+            await source(tmp_path, address).fetch(parse_feature_ref(f"{address}/x:1"))
+    assert len(asked) == 1, "no token is requested"
+
+
+async def test_a_redirect_of_many_kilobytes_is_not_followed(tmp_path: Path) -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        send(request, b"", 302, Location="http://" + "x" * 60_000)
+
+    with hostile(answer) as (address, _), pytest.raises(CodeHubError) as caught:
+        await source(tmp_path, address).fetch(parse_feature_ref(f"{address}/x:1"))
+    assert len(str(caught.value)) < 300
+
+
+async def test_an_answer_in_chunks_of_one_byte_is_read_as_any_other(tmp_path: Path) -> None:
+    manifest = manifest_of(_GOOD)
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        body = manifest if "/manifests/" in request.path else _GOOD
+        request.send_response(200)
+        request.send_header("Transfer-Encoding", "chunked")
+        request.end_headers()
+        request.wfile.write(b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n")
+
+    with hostile(answer) as (address, _):
+        fetched = await source(tmp_path, address).fetch(parse_feature_ref(f"{address}/x:1"))
+    assert fetched.digest == digest_of(manifest)
+
+
 async def test_a_registry_that_never_ends_its_answer_is_given_up(tmp_path: Path) -> None:
     ended = threading.Event()
 

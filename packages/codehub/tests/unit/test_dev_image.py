@@ -57,6 +57,15 @@ def test_an_image_alone_is_pulled_and_a_dockerfile_is_built() -> None:
     assert (built.context, built.bases, built.recipe.text) == ("app", ("a:latest",), "FROM a:latest AS dev\n")
 
 
+def test_a_lone_surrogate_is_the_name_of_nothing_and_no_error_of_ours() -> None:
+    with pytest.raises(Invalid, match="is not an image reference"):
+        _plan({"image": "\ud800"})
+    first = ["\ud800", "\udc80"]
+    assert _plan(
+        {"image": "a", "features": {"registry.example/x:1": {}}, "overrideFeatureInstallOrder": first}
+    ).digest
+
+
 def test_features_are_installed_on_top_with_their_options_as_variables() -> None:
     given = {"version": "it's", "useIt": True}
     document: dict[str, object] = {"image": "debian:12", "features": {"./tool": given}}

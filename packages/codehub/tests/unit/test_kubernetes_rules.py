@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -328,6 +329,27 @@ def test_labels_of_a_template_do_not_replace_codehubs_own() -> None:
     assert (pod["labels"]["codehub.dev/role"], made["labels"]["codehub.dev/role"]) == ("instance", "transfer")
     assert pod["annotations"]["codehub.dev/spec"] == "digest"
     assert pod["labels"]["example.org/team"] == made["annotations"]["example.org/team"] == "a"
+
+
+@pytest.mark.parametrize(
+    "value", ["", "$", "pa$$word", "$(SECRET)", "$$(SECRET)", "$$$(SECRET)$", "a$(NONE)b", "$SECRET"]
+)
+def test_a_variable_has_the_value_that_a_user_wrote(value: str) -> None:
+    """The kubelet replaces `$(NAME)` by an earlier variable, and `$$` by `$`: a password would become another one."""
+    what = InstancePod("n", "i", "w", "image", 8080, {"SECRET": "s", "GIVEN": value}, "c", "uid", "digest")
+    known: dict[str, str] = {}
+    for each in instance_pod(what, PodOptions())["spec"]["containers"][0]["env"]:
+        known[each["name"]] = expanded(each["value"], known)
+    assert known == {"SECRET": "s", "GIVEN": value}
+
+
+def expanded(text: str, known: dict[str, str]) -> str:
+    """Expand a value as the kubelet does (k8s.io/kubernetes/third_party/forked/golang/expansion)."""
+
+    def one(found: re.Match[str]) -> str:
+        return "$" if found[0] == "$$" else known.get(found[1], found[0])
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)", one, text)
 
 
 def test_an_instance_on_a_lost_node_is_unknown_with_the_reason_and_nothing_is_decided() -> None:

@@ -223,6 +223,31 @@ def test_a_flood_of_reports_is_written_once_a_second_and_of_questions_eight_are_
     assert world.questions <= 30 * 8 / 0.1 + 16, "it is not listened to faster than it is answered"
 
 
+@dataclass
+class Odd(Workspaced):
+    """Asks one question that CodeHub cannot answer, then others."""
+
+    answers: list[Message] = field(default_factory=list)
+
+    async def answer(self, workspace_id: str, instance: str, owner_user_id: str, question: Message) -> Message:
+        # As a name of a host with a lone surrogate does when it is to be looked up.
+        return {"looked up": str(question["host"]).encode().decode()}
+
+    async def send(self, message: Message) -> None:
+        self.sent.append(self.identity)
+        if "answer" in message:
+            self.answers.append(message)
+
+
+def test_a_question_that_cannot_be_answered_leaves_the_link_and_other_answers_alone() -> None:
+    world = Odd(reports=[{"id": 1, "ask": "x", "host": "\ud800"}, {"id": 2, "ask": "x", "host": "a"}])
+    run_for(10, world)
+    assert [answer["answer"] for answer in world.answers] == [2, 1]
+    assert world.answers[0]["value"] == {"looked up": "a"}
+    assert world.answers[1]["error"] == "CodeHub cannot answer this"
+    assert len(world.sent) == 3, "it was linked once"
+
+
 class Crowd(Flood):
     """Ten workspaces of one owner that ask as fast as they can, and one of another owner that asks once a second."""
 

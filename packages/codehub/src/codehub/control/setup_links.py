@@ -272,6 +272,10 @@ class SetupLinks:
             answer["value"] = await self._value(workspace, status, stream, question)
         except CodeHubError as error:
             answer["error"] = str(error)
+        except Exception as error:  # noqa: BLE001 - one question must not take the link, and all others, with it
+            _log.error("a question was not answered", workspace_id=workspace.workspace_id, exc_info=error)
+            answer["error"] = "CodeHub cannot answer this"
+            await asyncio.sleep(_AGAIN_S)  # a log of eight such questions a second at most
         finally:
             slots.release()
         try:

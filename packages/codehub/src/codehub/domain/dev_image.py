@@ -173,7 +173,7 @@ def _feature_parts(feature: Feature) -> list[str]:
 
 
 def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:40]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 def forbidden_base(bases: tuple[str, ...], check: Callable[[str], object]) -> str:

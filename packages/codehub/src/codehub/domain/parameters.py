@@ -83,7 +83,7 @@ class Parameter:
     def _number(self, value: Value) -> str:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Invalid("must be a number")
-        if not isfinite(value):  # JSON does not know the others
+        if not _is_finite(value):  # JSON does not know the others
             raise Invalid("must be a number")
         if self.minimum is not None and value < self.minimum:
             raise Invalid(f"must be at least {self.minimum:g}")
@@ -131,10 +131,17 @@ def _bound(reader: TableReader, key: str) -> float | None:
     value = reader.take(key, (int, float), "a number")
     if not isinstance(value, int | float):
         return None
-    if not isfinite(value):
+    if not _is_finite(value):
         reader.wrong(key, "must be a number")
         return None
     return float(value)
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:  # an integer beyond every floating-point number
+        return False
 
 
 def _is_consistent(parameter: Parameter, reader: TableReader) -> bool:

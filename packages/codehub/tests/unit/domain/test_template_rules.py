@@ -235,6 +235,8 @@ def _value(text: str, given_value: Any) -> str | None:
         ('type = "number"\nmin = 1\nmax = 8', 8.5, None),
         ('type = "number"', -3.5, "-3.5"),
         ('type = "number"', float("nan"), None),
+        pytest.param('type = "number"', 10**400, None, id="huge"),
+        pytest.param('type = "number"\nmin = 1', -(10**400), None, id="huge and negative"),
         ('type = "number"', "3", None),
         ('type = "number"', False, None),
         ('type = "switch"', True, "true"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Final
@@ -157,8 +158,10 @@ class ApiClient:
     async def version(self) -> tuple[int, int]:
         """Return the server's version, such as (1, 31). Some clouds append a plus to the minor number."""
         found = await self._request("GET", "/version", "ask for its version")
-        digits = "".join(c for c in str(found.get("minor", "0")) if c.isdigit())
-        return int(found.get("major") or 0), int(digits or 0)
+        major, minor = (re.match(r"[0-9]{0,9}", str(found.get(name) or "")) for name in ("major", "minor"))
+        assert major is not None
+        assert minor is not None
+        return int(major[0] or 0), int(minor[0] or 0)
 
     async def _request(
         self,
@@ -192,7 +195,7 @@ class ApiClient:
                 _within(_LONGEST_ANSWER_S),
                 self._open(method, path, params, content, content_type) as response,
             ):
-                if response.status_code < 400:
+                if response.status_code < 300:
                     return _object(await _bounded(response, _LARGEST_ANSWER))
                 refusal = Refusal.parse(response.status_code, await _bounded(response, _LARGEST_ERROR, cut=True))
                 retry_after = response.headers.get("retry-after", "")
@@ -202,7 +205,7 @@ class ApiClient:
                 self._refuse_credentials()
                 continue
             if refusal.code == 429 and tried < _TRIES:
-                pause_s = float(retry_after) if retry_after.isdigit() else float(tried)
+                pause_s = float(retry_after) if re.fullmatch(r"[0-9]{1,9}", retry_after) else float(tried)
                 await asyncio.sleep(min(pause_s, _LONGEST_PAUSE_S))
                 continue
             raise _Refused(refusal)
@@ -215,7 +218,7 @@ class ApiClient:
         """Yield the body in chunks as they arrive. Refusals raise before the first chunk."""
         timeout = httpx.Timeout(30.0, connect=15.0, read=read_timeout_s)
         async with self._open("GET", path, params, None, JSON, timeout) as response:
-            if response.status_code >= 400:
+            if response.status_code >= 300:
                 refusal = Refusal.parse(response.status_code, await _bounded(response, _LARGEST_ERROR, cut=True))
                 if refusal.code == 401:
                     self._refuse_credentials()

@@ -28,7 +28,7 @@ class Refusal:
             if isinstance(status, dict) and status.get("kind") == "Status":
                 reason, message = str(status.get("reason") or ""), str(status.get("message") or "")
                 return cls(int(status.get("code") or code), reason, message[:_LONGEST_MESSAGE])
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError, RecursionError):
             pass
         return cls(code, "", raw[:_LONGEST_MESSAGE].decode("utf-8", "replace").strip())
 
@@ -82,6 +82,8 @@ def to_error(refusal: Refusal, doing: str) -> CodeHubError:
     """Return the error for a refused request."""
     words = f"{refusal.message or refusal.reason or 'no reason given'} ({refusal.code})"
     match refusal.code:
+        case code if code < 400:
+            return BackendDown(f"something that is not the Kubernetes API server answers at its address: {words}")
         case 401:
             return BackendDown(
                 f"the Kubernetes API server refuses CodeHub's credentials: {words}. Renew the token or the certificate"

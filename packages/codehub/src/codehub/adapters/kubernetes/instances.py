@@ -282,14 +282,19 @@ class KubernetesInstances:
             found = await self._cluster.client.get(f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods/{name}")
         except CodeHubError:
             return None
-        containers = (found or {}).get("containers") or []
-        if not containers:
-            return None
-        return {
-            "cpu_percent": 100.0 * sum(quantity(one["usage"].get("cpu", "0")) for one in containers),
-            "memory_bytes": sum(quantity(one["usage"].get("memory", "0")) for one in containers),
-            "memory_limit_bytes": quantity(self._options.memory_limit),
-        }
+        return usage_of(found or {}, quantity(self._options.memory_limit))
+
+
+def usage_of(found: Mapping[str, Any], memory_limit: float) -> Mapping[str, float] | None:
+    """Return the usage in a metrics server's answer, or None if it has none that can be read."""
+    try:
+        used = [one["usage"] for one in found.get("containers") or ()]
+        cpus, memory = (sum(quantity(each.get(name, "0")) for each in used) for name in ("cpu", "memory"))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    if not used:
+        return None
+    return {"cpu_percent": 100.0 * cpus, "memory_bytes": memory, "memory_limit_bytes": memory_limit}
 
 
 def start_name(workspace_id: str, claim: Claim, known: Sequence[Pod]) -> str:

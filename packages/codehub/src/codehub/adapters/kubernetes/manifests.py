@@ -130,7 +130,8 @@ def instance_pod(what: InstancePod, options: PodOptions) -> Json:
                     "image": what.image,
                     "imagePullPolicy": options.image_pull_policy,
                     "workingDir": HOME,
-                    "env": [{"name": name, "value": value} for name, value in what.env.items()],
+                    # The kubelet takes `$(NAME)` for a reference and `$$` for one `$`: every value is meant as it is.
+                    "env": [{"name": name, "value": value.replace("$", "$$")} for name, value in what.env.items()],
                     "ports": [{"name": "ide", "containerPort": what.port}],
                     "resources": _resources(options),
                     "securityContext": _container_security(),

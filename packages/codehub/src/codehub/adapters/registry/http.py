@@ -21,6 +21,7 @@ import httpcore
 
 from codehub.adapters.addresses import is_public, own_addresses, parse_address
 from codehub.adapters.registry.logins import RegistryLogins
+from codehub.adapters.registry.paced_stream import PacedStream
 from codehub.domain.errors import Invalid, Unavailable
 
 _MOST_REDIRECTS: Final = 3
@@ -28,7 +29,9 @@ _MOST_TOKEN: Final = 64 << 10
 _MOST_AUTHORIZATIONS: Final = 64  # kept for the next request; a repository chooses for how many names
 _STEP_TIMEOUT_S: Final = 20.0
 _PORTS: Final = {"https": 443, "http": 80}
-_PARAMETER = re.compile(r'([a-z]+)="([^"]*)"')
+_LONGEST_CHALLENGE: Final = 4096  # headers may have 100 KB, and each letter could begin a parameter
+_LONGEST_URL: Final = 8192  # storage services sign addresses of some kilobytes
+_PARAMETER = re.compile(r'(?<![a-z])([a-z]+)="([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class RegistryHttp:
     ) -> str:
         """Return the header that answers a registry's challenge."""
         kind, _, rest = challenge.partition(" ")
-        parameters = dict(_PARAMETER.findall(rest))
+        parameters = dict(_PARAMETER.findall(rest)) if len(rest) <= _LONGEST_CHALLENGE else {}
         login = await asyncio.to_thread(self.logins.of, registry)
         if kind.lower() == "basic" and login:
             return f"Basic {login}"
@@ -186,7 +189,7 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
         # One forbidden address is enough to refuse: an answer with both is no accident.
         if not addresses or not all(_may_connect(each, host, own, is_named) for each in addresses):
             raise Invalid(f"{host}:{port} has a private address, and no administrator allowed that host")
-        return await self._inner.connect_tcp(addresses[0], port, timeout, local_address, socket_options)
+        return PacedStream(await self._inner.connect_tcp(addresses[0], port, timeout, local_address, socket_options))
 
 
 def _may_connect(text: str, host: str, own: Collection[str], is_named: bool) -> bool:
@@ -213,6 +216,8 @@ def _is_loopback(netloc: str) -> bool:
 
 
 def _parts(url: str) -> SplitResult:
+    if len(url) > _LONGEST_URL:
+        raise Invalid(f"an address of more than {_LONGEST_URL} characters is not followed")
     try:
         parts = urlsplit(url)
         _ = parts.port  # checked when it is read
