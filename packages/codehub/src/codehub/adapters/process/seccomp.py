@@ -57,8 +57,8 @@ _NAMESPACES: Mapping[str, tuple[int | None, int | None]] = {
     "setns": (308, 268),
     "umount2": (166, 39),
 }
-# Families of sockets, reported as not supported. AF_VSOCK leads to the hypervisor and to listeners of this machine from every
-# network namespace; AF_ALG is the kernel's cryptography.
+# Families of sockets, reported as not supported. AF_VSOCK leads to the hypervisor and to listeners of this machine from
+# every network namespace; AF_ALG is the kernel's cryptography.
 _SOCKET = (41, 198)
 _FAMILIES = (AF_ALG, AF_VSOCK)
 _UNSHARE, _CLONE, _CLONE3 = (272, 97), (56, 220), (435, 435)
