@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import socket
@@ -155,8 +156,8 @@ def test_a_link_that_appears_between_two_steps_is_left_out(
     if when == "listed":
         real = walking._read
 
-        def read(fd: int, position: int) -> list[tuple[str, int, int]]:
-            listed = real(fd, position)
+        def read(fd: int, position: int, buffer: ctypes.Array[ctypes.c_char]) -> list[tuple[str, int, int]]:
+            listed = real(fd, position, buffer)
             swap()
             return listed
 

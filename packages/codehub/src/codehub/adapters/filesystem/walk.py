@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor
 
@@ -22,7 +22,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _PIECE: Final = 32 << 10  # bytes of a listing
 _LEVELS_WITH_NAMES: Final = 64
 _HEADER = struct.Struct("=QqHB")  # inode, position of the next entry, length, type
-_UNKNOWN, _DIRECTORY = 0, 4
+_UNKNOWN, _DIRECTORY, _REGULAR = 0, 4, 8
 
 
 class Kind(Enum):
@@ -33,10 +33,10 @@ class Kind(Enum):
     DEEPER = "deeper"  # a directory that is not entered
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):  # one for each entry: much cheaper than a frozen dataclass
     kind: Kind
     name: str
+    regular: bool = False  # a file that was listed as a regular one: not all file systems do
 
 
 @dataclass(slots=True)
@@ -58,11 +58,11 @@ def walk(
     A directory that cannot be entered with one of the errors `may_vanish` is left out. Those below `deepest` levels are
     only named. `leave_out` are names of directories directly below the cursor's.
     """
-    levels = [_Level()]
+    levels, buffer = [_Level()], ctypes.create_string_buffer(_PIECE)
     while levels:
         level = levels[-1]
         if not level.listed:
-            level.listed = _read(at.fd, level.position)
+            level.listed = _read(at.fd, level.position, buffer)
             if not level.listed:
                 levels.pop()
                 name = at.name if levels else ""
@@ -75,7 +75,7 @@ def walk(
         if name in (".", ".."):
             continue
         if kind != _DIRECTORY and not (kind == _UNKNOWN and _is_directory(name, at.fd)):
-            yield Step(Kind.FILE, name)
+            yield Step(Kind.FILE, name, kind == _REGULAR)
             continue
         if len(levels) == 1 and name in leave_out:
             continue
@@ -94,19 +94,18 @@ def walk(
         yield Step(Kind.ENTERED, name)
 
 
-def _read(fd: int, position: int) -> list[tuple[str, int, int]]:
+def _read(fd: int, position: int, buffer: ctypes.Array[ctypes.c_char]) -> list[tuple[str, int, int]]:
     """Return the next piece of a listing, in reverse order; nothing at its end."""
     # Only if it is somewhere else: some file systems find a position by counting, and entries may have been removed.
     if os.lseek(fd, 0, os.SEEK_CUR) != position:
         os.lseek(fd, position, os.SEEK_SET)
-    buffer = ctypes.create_string_buffer(_PIECE)
     size = _LIBC.getdents64(fd, buffer, ctypes.c_size_t(_PIECE))
     if size < 0:
         number = ctypes.get_errno()
         if number == errno.ENOENT:  # the directory itself was removed
             return []
         raise OSError(number, os.strerror(number))
-    raw = buffer.raw
+    raw = ctypes.string_at(buffer, size)
     listed, offset = [], 0
     while offset < size:
         _, following, length, kind = _HEADER.unpack_from(raw, offset)

@@ -89,6 +89,8 @@ def pack_tree(
         for step in walk(at, deepest=MAX_DEPTH, leave_out=leave_out):
             path = prefix[-1] + os.fsencode(step.name)
             match step.kind:
+                case Kind.FILE if step.regular:
+                    yield from _regular(at.fd, step.name, bounded(path), links, out)
                 case Kind.FILE:
                     yield from _file(at.fd, step.name, bounded(path), links, out)
                 case Kind.ENTERED:
