@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import socket
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from codehub.adapters.filesystem import copy as copying
+from codehub.adapters.filesystem import walk as walking
 from codehub.adapters.filesystem.copy import copy_tree
 from codehub.adapters.filesystem.dir_cursor import DirCursor
 from codehub.adapters.filesystem.remove import remove_tree
@@ -152,16 +154,14 @@ def test_a_link_that_appears_between_two_steps_is_left_out(
             (source / "file").symlink_to(secret / "key")
 
     if when == "listed":
-        real = os.scandir
+        real = walking._read
 
-        @contextmanager
-        def scandir(fd: int) -> Iterator[list[os.DirEntry[str]]]:
-            with real(fd) as entries:
-                found = list(entries)
+        def read(fd: int, position: int, buffer: ctypes.Array[ctypes.c_char]) -> list[tuple[str, int, int]]:
+            listed = real(fd, position, buffer)
             swap()
-            yield found
+            return listed
 
-        monkeypatch.setattr(os, "scandir", scandir)
+        monkeypatch.setattr(walking, "_read", read)
     else:
         real_open = copying._open
 
@@ -171,6 +171,7 @@ def test_a_link_that_appears_between_two_steps_is_left_out(
 
         monkeypatch.setattr(copying, "_open", opened)
     copy_tree(source, target)
+    assert (source / "folder").is_symlink()
     assert not [path for path in target.rglob("*") if path.is_file() and not path.is_symlink()]
     assert not [path for path in target.rglob("*") if stat.S_ISDIR(path.lstat().st_mode)]
 

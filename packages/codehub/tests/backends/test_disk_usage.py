@@ -141,6 +141,10 @@ def test_what_is_not_bounded_or_cannot_be_read_is_unknown(tmp_path: Path, monkey
     assert disk_usage(tmp_path, cancelled) is None
     assert measured(tmp_path / "missing") is None
     monkeypatch.setattr(usage, "_MOST_KEPT", 500)
+    assert measured(tmp_path) is not None, "of directories nothing is kept"
+    for number in range(501):
+        (tmp_path / f"{number}/file").touch()
+        os.link(tmp_path / f"{number}/file", tmp_path / f"{number}/same")
     assert measured(tmp_path) is None
 
 

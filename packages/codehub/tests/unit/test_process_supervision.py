@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from codehub.adapters.process import stopping
 from codehub.adapters.process.port_bridge import bind
+from codehub.adapters.process.records import Record, leftovers
 from codehub.adapters.process.supervisor import Supervisor
 
 
@@ -71,3 +75,27 @@ def test_a_workspace_that_never_stops_writing_can_be_stopped() -> None:
     finally:
         os.close(supervisor.out_r)
         os.close(writer)
+
+
+async def test_a_process_that_got_the_pid_of_a_leftover_meanwhile_is_not_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A workspace can end thousands of processes a second, and so decide which pids are used again."""
+    identity = uuid.uuid4().hex
+    record = Record("w", identity, "", "an earlier boot", 1, 0, None, "", 0, "", None)
+    with (
+        subprocess.Popen(["sleep", "300"]) as innocent,
+        subprocess.Popen(["sleep", "300"], env={"PATH": os.defpath, "CODEHUB_INSTANCE": identity}) as left,
+    ):
+        try:
+            monkeypatch.setattr(
+                stopping,
+                "leftovers",
+                lambda *which: [innocent.pid, *leftovers(*which)] if left.poll() is None else [],
+            )
+            await stopping.end_tree(record, 1.0)
+            assert left.wait(60) == -9
+            assert innocent.poll() is None
+        finally:
+            for one in (innocent, left):
+                one.kill()

@@ -59,6 +59,23 @@ class Slow(MemoryHomes):
         return await super().restore(home, archive_key, incarnation, report, fence, sha256)
 
 
+class SlowToRemove(MemoryHomes):
+    """A home of millions of files."""
+
+    def __init__(self, archives: MemoryArchives) -> None:
+        super().__init__(archives)
+        self.running = self.most = 0
+
+    async def deprovision(self, home: HomeKey, ctx: HomeCtx, fence: Fence) -> None:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await asyncio.sleep(TRANSFER_S)
+        finally:
+            self.running -= 1
+        await super().deprovision(home, ctx, fence)
+
+
 def slow_world() -> tuple[World, Slow]:
     world = World()
     homes = Slow(world.archives)
@@ -101,6 +118,29 @@ def test_many_long_transfers_delay_neither_a_start_nor_another_users_archive_and
             assert homes.most["archive"] == ARCHIVES_AT_ONCE
 
     assert TRANSFER_S * len(CROWD) / ARCHIVES_AT_ONCE > 5 * ControllerSettings().operation_timeout_s
+    run(world, main)
+
+
+def test_many_long_removals_do_not_delay_a_start() -> None:
+    world = World()
+    world.homes = homes = SlowToRemove(world.archives)
+
+    async def main() -> None:
+        for id_ in CROWD:
+            world.put(id_)
+        async with world.leading():
+            for id_ in CROWD:
+                await world.until(lambda row: row.phase is Phase.RUNNING, id_=id_)
+            for id_ in CROWD:
+                world.database.put(replace(world.database.rows[id_], desired_state=DesiredState.ARCHIVED))
+            await world.until(lambda row: row.operation is Operation.ARCHIVING, id_=CROWD[-1])
+            await asyncio.sleep(10)
+            begun = world.clock.monotonic()
+            world.put(WORKSPACE_ID, owner_user_id="somebody-else")
+            await world.until(lambda row: row.phase is Phase.RUNNING, id_=WORKSPACE_ID)
+            assert world.clock.monotonic() - begun < 30
+            assert homes.most == ARCHIVES_AT_ONCE
+
     run(world, main)
 
 

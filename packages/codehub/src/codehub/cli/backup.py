@@ -27,7 +27,7 @@ from psycopg.rows import dict_row
 from codehub import __version__
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
-from codehub.adapters.filesystem.copy import TreeChanged, copy_tree, sync_disk
+from codehub.adapters.filesystem.copy import IncompleteCopy, copy_tree, sync_disk
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.homes.layout import inspect_home
 from codehub.adapters.homes.local_dir import LocalDirHomes
@@ -163,19 +163,19 @@ def _copy_home(home: Path, target: Path) -> None:
     if not home.is_dir():
         return
     target.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    reason = ""
     for _ in range(_COPY_TRIES):
         remove_tree(target)
         try:
             copy_tree(home, target)
-        except TreeChanged:
+        except IncompleteCopy as error:
+            reason = str(error)
             continue
         except OSError as error:
             raise Transient(f"{home} could not be copied: {error}") from error
         return
     # Its owner alone can cause this, and must not keep everybody else from being backed up.
-    click.echo(
-        f"warning: {home} is incomplete: its directories were moved during each of {_COPY_TRIES} copies", err=True
-    )
+    click.echo(f"warning: {home} is incomplete: {reason} ({_COPY_TRIES} attempts)", err=True)
 
 
 def _copy_archives(root: Path, target: Path) -> None:

@@ -23,7 +23,7 @@ from psycopg.types.json import Jsonb
 
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
-from codehub.adapters.filesystem.copy import TreeChanged, copy_tree, sync_disk
+from codehub.adapters.filesystem.copy import IncompleteCopy, copy_tree, sync_disk
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
@@ -126,7 +126,7 @@ def _copy(source: Path, target: Path) -> None:
     target.mkdir(mode=0o711, parents=True, exist_ok=True)
     try:
         copy_tree(source, target)
-    except (OSError, TreeChanged) as error:
+    except (OSError, IncompleteCopy) as error:
         raise Transient(
             f"{source} could not be copied to {target}: {error}. The restore is not complete: repeat it."
         ) from error

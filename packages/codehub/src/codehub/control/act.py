@@ -245,7 +245,8 @@ class Actor:
             return
         if task.retention_is_over or (status.state is HomeState.INCOMPLETE and workspace.home_ctx is None):
             # Retention is over, or this is an incomplete volume that was never a home.
-            await backends.purge()
+            with task.turn(Direction.ARCHIVE):
+                await backends.purge()
             return
         if status.state is HomeState.INCOMPLETE or status.ctx is None:
             raise Terminal("the volume is incomplete and cannot be archived; it is removed when its retention ends")
@@ -266,17 +267,20 @@ class Actor:
         if workspace.home_ctx is None or workspace.home_ctx.incarnation != ctx.incarnation:
             # INV-7: an op id is never written twice, so the content of another volume needs its own.
             op_id = f"{op_id}.{ctx.incarnation}"
+        # Removing takes long too: its user decides how many files there are.
         with task.turn(Direction.ARCHIVE):
             receipt = await backends.archive(ctx, op_id, task.report)
-        await task.record(receipt, current)
-        try:
-            await backends.deprovision(ctx)
-        except FenceLost:
-            task.fence()  # raises if the term has ended
-            if not current:
-                raise
-            # Our volume is already gone; a deposed leader created another one late.
-            await self._archive_other_volume(task, backends)
+            await task.record(receipt, current)
+            try:
+                await backends.deprovision(ctx)
+            except FenceLost:
+                task.fence()  # raises if the term has ended
+                if not current:
+                    raise
+            else:
+                return
+        # Our volume is already gone; a deposed leader created another one late.
+        await self._archive_other_volume(task, backends)
 
 
 def _spec(

@@ -15,10 +15,12 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, assert_never
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor, open_unreadable
+from codehub.adapters.filesystem.hard_links import FirstNames, TooManyLinks
 from codehub.adapters.filesystem.holes import data_segments
+from codehub.adapters.filesystem.walk import Kind, Step, walk
 from codehub.adapters.filesystem.xattrs import kept_xattrs
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -32,39 +34,52 @@ _CHANGED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENX
 @dataclass(slots=True)
 class _Copy:
     target: Path
-    # Where the first name of a file with several is.
-    links: dict[tuple[int, int], Path] = field(default_factory=dict)
+    links: FirstNames = field(default_factory=FirstNames)
     parts: list[str] = field(default_factory=list)
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy the tree `source` as `target`. What is there already is replaced, name by name."""
+    """Copy the tree `source` as `target`. What is there already is replaced, name by name. Raises IncompleteCopy."""
     os.makedirs(target, 0o700, exist_ok=True)
     copy = _Copy(target)
+    try:
+        _copy_below(source, target, copy)
+    except TooManyLinks as error:
+        raise IncompleteCopy(str(error)) from error
+
+
+def _copy_below(source: Path, target: Path, copy: _Copy) -> None:
     with DirCursor(source) as here, DirCursor(target) as there:
-        pending = [_copy_files(here.fd, there.fd, copy)]
-        found = [os.fstat(here.fd)]
-        while pending:
-            if not pending[-1]:
-                pending.pop()
-                _set_all(there.fd, found.pop(), here.fd)
-                if pending:
+        steps = walk(here, may_vanish=_CHANGED)
+        while (step := _next(steps)) is not None:
+            match step.kind:
+                case Kind.FILE:
+                    with contextlib.suppress(_Vanished):
+                        _copy_file(step.name, here.fd, there.fd, copy)
+                case Kind.ENTERED:
+                    _make_way(step.name, there.fd, for_directory=True)
+                    there.enter(step.name, make=True)
+                    copy.parts.append(step.name)
+                case Kind.LEAVING:
+                    _set_all(there.fd, os.fstat(here.fd), here.fd)
+                case Kind.LEFT:
                     copy.parts.pop()
-                    _go_up(here)
                     there.leave()
-                continue
-            name = pending[-1].pop()
-            try:
-                here.enter(name)
-            except OSError as error:
-                if error.errno in _CHANGED:
-                    continue
-                raise
-            _make_way(name, there.fd, for_directory=True)
-            there.enter(name, make=True)
-            copy.parts.append(name)
-            found.append(os.fstat(here.fd))
-            pending.append(_copy_files(here.fd, there.fd, copy))
+                case Kind.DEEPER:
+                    pass
+                case _:
+                    assert_never(step.kind)
+
+
+def _next(steps: Iterator[Step]) -> Step | None:
+    try:
+        return next(steps, None)
+    except OSError as error:
+        if error.errno in _CHANGED:
+            raise IncompleteCopy("its directories were moved meanwhile") from error
+        if error.errno == errno.ENAMETOOLONG:
+            raise IncompleteCopy("its directories are nested too deep") from error
+        raise
 
 
 def sync_disk(directory: Path) -> None:
@@ -72,33 +87,8 @@ def sync_disk(directory: Path) -> None:
     subprocess.run(["sync", "-f", "--", str(directory)], env={"PATH": os.defpath}, check=True)
 
 
-def _copy_files(here: int, there: int, copy: _Copy) -> list[str]:
-    """Copy everything in this directory but its directories, whose names are returned."""
-    directories: list[str] = []
-    with os.scandir(here) as entries:
-        listed = list(entries)
-    for entry in listed:
-        if entry.is_dir(follow_symlinks=False):
-            directories.append(entry.name)
-            continue
-        try:
-            _copy_file(entry.name, here, there, copy)
-        except _Vanished:
-            continue
-    return directories
-
-
-class TreeChanged(Exception):
-    """A directory was moved while it was copied, and there is no way back from it. The copy is not complete."""
-
-
-def _go_up(here: DirCursor) -> None:
-    try:
-        here.leave()
-    except OSError as error:
-        if error.errno in _CHANGED:
-            raise TreeChanged(error.strerror) from error
-        raise
+class IncompleteCopy(Exception):
+    """The tree cannot be copied completely, which its owner alone can cause. The message says why."""
 
 
 class _Vanished(Exception):
@@ -144,10 +134,9 @@ def _copy_regular(name: str, here: int, there: int, copy: _Copy) -> None:
         if not stat.S_ISREG(found.st_mode):
             return
         _make_way(name, there)
-        path = copy.target.joinpath(*copy.parts, name)
         if found.st_nlink > 1:
-            first = copy.links.setdefault((found.st_dev, found.st_ino), path)
-            if first is not path and _linked(first, name, there):
+            first = copy.links.of(found, os.fsencode(copy.target.joinpath(*copy.parts, name)))
+            if first is not None and _linked(first, name, there):
                 return
         made = os.open(name, _NEW, 0o600, dir_fd=there)
         try:
@@ -166,10 +155,10 @@ def _open(name: str, here: int) -> int:
         return open_unreadable(name, _READ, 0o400, here)
 
 
-def _linked(first: Path, name: str, there: int) -> bool:
+def _linked(first: bytes, name: str, there: int) -> bool:
     """Whether it is a link to the first copy now. A path may be too long for that: then it is copied again."""
     try:
-        os.link(first, name, dst_dir_fd=there, follow_symlinks=False)
+        os.link(first, os.fsencode(name), dst_dir_fd=there, follow_symlinks=False)
     except OSError as error:
         if error.errno not in (errno.ENAMETOOLONG, errno.EMLINK, errno.EPERM):
             raise
@@ -220,7 +209,7 @@ def _set_all(made: int, found: os.stat_result, source: int) -> None:
     """Give a copy the owner, attributes, mode and times of the original."""
     with _if_allowed():
         os.fchown(made, found.st_uid, found.st_gid)
-    for name, value in kept_xattrs(source).items():
+    for name, value in kept_xattrs(source):
         with contextlib.suppress(OSError):  # not supported there
             os.setxattr(made, name, value)
     os.fchmod(made, stat.S_IMODE(found.st_mode))

@@ -1,7 +1,7 @@
 """A position in a directory tree, held by descriptors: no path is resolved twice and no link is followed.
 
-Walks and creates directories below one root. Only the disk limits the depth: the last few levels are kept open, and the
-others are reopened when needed: from the level below if that still leads to the same directory, else from the root.
+Walks and creates directories below one root. The last few levels are kept open, and the others are reopened when needed:
+from the level below if that still leads to the same directory, else from the root.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from types import TracebackType
 
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEPT_OPEN = 64  # levels; far below the usual limit of 1,024 descriptors
+# Each level takes some memory, and nobody uses that many.
+_MOST_LEVELS = 100_000
 
 
 def open_dir(name: str | Path, dir_fd: int | None = None) -> int:
@@ -73,8 +75,20 @@ class DirCursor:
     def depth(self) -> int:
         return len(self._names)
 
+    @property
+    def name(self) -> str:
+        """The name of the current directory in its parent."""
+        return self._names[-1]
+
+    @property
+    def root(self) -> int:
+        assert self._fds[0] is not None
+        return self._fds[0]
+
     def enter(self, name: str, *, make: bool = False) -> int:
         """Descend. With `make`, create a missing directory that only we can access until its final mode is set."""
+        if len(self._names) >= _MOST_LEVELS:
+            raise OSError(errno.ENAMETOOLONG, "directories are nested too deep", name)
         try:
             fd = self._open_dir(name, self.fd)
         except FileNotFoundError:
@@ -105,15 +119,23 @@ class DirCursor:
 
     def goto(self, parts: Sequence[str], *, make: bool = False) -> int:
         """Move to another position by the shortest path."""
-        common = 0
-        for mine, theirs in zip(self._names, parts, strict=False):
-            if mine != theirs:
-                break
-            common += 1
-        while len(self._names) > common:
-            self.leave()
+        common = self.common(parts)
+        self.ascend(common)
         for name in parts[common:]:
             self.enter(name, make=make)
+        return self.fd
+
+    def common(self, parts: Sequence[str]) -> int:
+        """Return how many levels another position shares with this one."""
+        for number, (mine, theirs) in enumerate(zip(self._names, parts, strict=False)):
+            if mine != theirs:
+                return number
+        return min(len(self._names), len(parts))
+
+    def ascend(self, depth: int) -> int:
+        """Go up to a depth, if the position is below it."""
+        while len(self._names) > depth:
+            self.leave()
         return self.fd
 
     def _above(self, fd: int) -> int | None:

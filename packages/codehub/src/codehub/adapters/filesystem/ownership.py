@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor
+from codehub.adapters.filesystem.walk import Kind, walk
 
 _FIRST_UID = 1_000_000_000  # above the ranges that distributions, containers and directory services use
 _UIDS = 1_000_000_000
@@ -34,31 +35,20 @@ def own(home: Path, uid: int | None) -> None:
     if uid is None or os.stat(home).st_uid == uid:
         return
     with DirCursor(home) as at:
-        pending = [_own_level(at.fd, uid)]
-        while pending:
-            if pending[-1]:
-                at.enter(pending[-1].pop())
-                pending.append(_own_level(at.fd, uid))
-            else:
-                pending.pop()
+        for step in walk(at):
+            if step.kind is Kind.FILE:
+                _own_file(step.name, at.fd, uid)
+            elif step.kind is Kind.LEAVING:
                 # The directory comes last: after a crash, the top directory still belongs to another user.
                 os.fchown(at.fd, uid, uid)
-                if pending:
-                    at.leave()
 
 
-def _own_level(fd: int, uid: int) -> list[str]:
-    directories: list[str] = []
-    with os.scandir(fd) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                directories.append(entry.name)
-            else:
-                mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
-                os.chown(entry.name, uid, uid, dir_fd=fd, follow_symlinks=False)
-                if mode & 0o6000 and entry.is_file(follow_symlinks=False):
-                    _restore_mode(entry.name, fd, uid, mode)
-    return directories
+def _own_file(name: str, fd: int, uid: int) -> None:
+    found = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
+    os.chown(name, uid, uid, dir_fd=fd, follow_symlinks=False)
+    mode = stat.S_IMODE(found)
+    if mode & 0o6000 and stat.S_ISREG(found):
+        _restore_mode(name, fd, uid, mode)
 
 
 def _restore_mode(name: str, fd: int, uid: int, mode: int) -> None:

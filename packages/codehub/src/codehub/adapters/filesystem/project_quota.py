@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor, look_into
+from codehub.adapters.filesystem.walk import Kind, walk
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _QUOTACTL_FD: Final = 443  # the same number on every architecture
@@ -92,34 +93,23 @@ def claim_project(file: Path, wanted: int) -> int:
 def adopt_tree(root: Path, project: int) -> None:
     """Put everything below a directory at rest into a project, and the directory itself last: then it is complete."""
     with DirCursor(root, open_dir=look_into) as at:
-        pending = [_assign_level(at.fd, project)]
-        while pending:
-            if pending[-1]:
-                at.enter(pending[-1].pop())
+        for step in walk(at):
+            if step.kind is Kind.FILE:
+                _assign_file(step.name, at.fd, project)
+            elif step.kind is Kind.ENTERED:
                 _set_project(at.fd, project)
-                pending.append(_assign_level(at.fd, project))
-            else:
-                pending.pop()
-                if pending:
-                    at.leave()
     _assign(root, project)
 
 
-def _assign_level(fd: int, project: int) -> list[str]:
-    directories: list[str] = []
-    with os.scandir(fd) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                directories.append(entry.name)
-            elif entry.is_file(follow_symlinks=False):
-                # Links, sockets and pipes cannot be opened for this, and they take no space.
-                file = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
-                try:
-                    if stat.S_ISREG(os.fstat(file).st_mode):
-                        _set_project(file, project)
-                finally:
-                    os.close(file)
-    return directories
+def _assign_file(name: str, fd: int, project: int) -> None:
+    if not stat.S_ISREG(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
+        return  # links, sockets and pipes cannot be opened for this, and they take no space
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
+    try:
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            _set_project(file, project)
+    finally:
+        os.close(file)
 
 
 def _assign(path: Path, project: int) -> None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import stat
 import time
 from pathlib import Path
+from typing import assert_never
 
-from codehub.adapters.filesystem.dir_cursor import DirCursor
+from codehub.adapters.filesystem.dir_cursor import DirCursor, open_dir
+from codehub.adapters.filesystem.walk import Kind, walk
 
 _REMOVE_ATTEMPTS = 200  # 25 ms each: by then, a killed process's children are gone
 # The errors of an entry that appeared or was replaced meanwhile.
 _CHANGED = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY, errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
+_GONE = frozenset({errno.ENOENT})
+_DEEPEST = 500  # levels
 
 
 def remove_tree(path: Path) -> None:
@@ -42,40 +47,60 @@ def remove_tree(path: Path) -> None:
 
 def _remove_once(root: Path) -> None:
     with DirCursor(root) as at:
-        pending: list[list[str]] = [_unlink_files(at.fd)]
-        names: list[str] = []
-        while pending:
-            if pending[-1]:
-                name = pending[-1].pop()
-                try:
-                    at.enter(name)
-                except FileNotFoundError:
-                    continue
-                names.append(name)
-                pending.append(_unlink_files(at.fd))
-                continue
-            pending.pop()
-            if pending:
-                fd = at.leave()
-                with contextlib.suppress(FileNotFoundError):
-                    os.rmdir(names.pop(), dir_fd=fd)
-
-
-def _unlink_files(fd: int) -> list[str]:
-    """Unlink everything except directories, and return the directories."""
-    directories: list[str] = []
-    writable = False
-    with os.scandir(fd) as entries:
-        listed = list(entries)
-    for entry in listed:
-        if not writable:
-            mode = os.fstat(fd).st_mode
-            if mode & 0o300 != 0o300 and os.geteuid() != 0:
-                os.fchmod(fd, stat.S_IMODE(mode) | 0o700)
-            writable = True
-        if entry.is_dir(follow_symlinks=False):
-            directories.append(entry.name)
-        else:
+        removal = _Removal(at)
+        removal.remove_below()
+        # What was too deep is here now, and may contain more that is.
+        number = 0
+        while number < removal.moved:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(entry.name, dir_fd=fd)
-    return directories
+                at.enter(removal.name_of(number))
+                removal.remove_below()
+                at.leave()
+                os.rmdir(removal.name_of(number), dir_fd=at.fd)
+            number += 1
+
+
+class _Removal:
+    """Removes everything below the cursor's directory. Moves what is too deep to the top, so that no depth needs memory."""
+
+    def __init__(self, at: DirCursor) -> None:
+        self._at = at
+        self._prefix = f".codehub-{secrets.token_hex(8)}-"
+        self.moved = 0
+
+    def name_of(self, number: int) -> str:
+        return f"{self._prefix}{number}"
+
+    def remove_below(self) -> None:
+        at = self._at
+        _make_writable(at.fd)
+        for step in walk(at, may_vanish=_GONE, deepest=_DEEPEST):
+            with contextlib.suppress(FileNotFoundError):
+                match step.kind:
+                    case Kind.FILE:
+                        os.unlink(step.name, dir_fd=at.fd)
+                    case Kind.ENTERED:
+                        _make_writable(at.fd)
+                    case Kind.LEFT:
+                        os.rmdir(step.name, dir_fd=at.fd)
+                    case Kind.DEEPER:
+                        self._move(step.name)
+                    case Kind.LEAVING:
+                        pass
+                    case _:
+                        assert_never(step.kind)
+
+    def _move(self, name: str) -> None:
+        fd = open_dir(name, self._at.fd)
+        try:
+            _make_writable(fd)  # its `..` changes
+        finally:
+            os.close(fd)
+        os.rename(name, self.name_of(self.moved), src_dir_fd=self._at.fd, dst_dir_fd=self._at.root)
+        self.moved += 1
+
+
+def _make_writable(fd: int) -> None:
+    mode = os.fstat(fd).st_mode
+    if mode & 0o300 != 0o300 and os.geteuid() != 0:
+        os.fchmod(fd, stat.S_IMODE(mode) | 0o700)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from typing import Final
 
 # The rest (trusted.*, security.selinux) belong to the machine.
 _KEPT: Final = ("user.", "system.posix_acl_")
 
 
-def kept_xattrs(fd: int) -> dict[str, bytes]:
+def kept_xattrs(fd: int) -> Iterator[tuple[str, bytes]]:
+    """Yield names and values one by one: some file systems keep thousands of 64 KiB for one file."""
     try:
         names = os.listxattr(fd)
     except OSError:  # a file system without xattrs
-        return {}
-    found: dict[str, bytes] = {}
+        return
     for name in names:
         if name.startswith(_KEPT):
             try:
-                found[name] = os.getxattr(fd, name)
+                yield name, os.getxattr(fd, name)
             except OSError as error:
                 if error.errno != errno.ENODATA:  # removed meanwhile
                     raise
-    return found

@@ -238,7 +238,7 @@ class LocalDirHomes(StoredHomes):
             self._at("deprovision:removed")
             remove_box(paths)
 
-        await self._workers.run(work)
+        await self._workers.run(work, Kind.REMOVE)
 
     def _remove(self, tree: Path) -> None:
         # In two steps, so that tests can crash between them.
@@ -255,7 +255,7 @@ class LocalDirHomes(StoredHomes):
                 remove_tree(part)
             remove_box(paths)
 
-        await self._workers.run(work)
+        await self._workers.run(work, Kind.REMOVE)
 
     async def sweep(self, home: HomeKey, fence: Fence) -> None:
         def work(cancelled: threading.Event) -> None:

@@ -3,47 +3,35 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor
+from codehub.adapters.filesystem.walk import Kind, walk
 from codehub.adapters.objectstore.layout import Meta
 from codehub.adapters.objectstore.store import Store
+from codehub.adapters.tarball.pack import MAX_DEPTH
 from codehub.domain.errors import OutOfSpace
 
 # Homes compress to between a third and all of their size. With less space than this, starting is pointless.
 _BEST_COMPRESSION = 8
 _MARGIN = 16 << 20
+_ENTRY = 1024  # bytes of headers
 
 
 def tree_bytes(root: Path) -> int:
     """Return the approximate size of the tree's tar stream."""
-    total = 0
+    total = _ENTRY
     with DirCursor(root) as at:
-        pending = [_level(at.fd)]
-        while pending:
-            size, directories = pending[-1]
-            if directories:
-                at.enter(directories.pop())
-                pending.append(_level(at.fd))
-            else:
-                total += size
-                pending.pop()
-                if pending:
-                    at.leave()
+        # What is deeper cannot be archived.
+        for step in walk(at, deepest=MAX_DEPTH):
+            if step.kind is Kind.ENTERED:
+                total += _ENTRY
+            elif step.kind is Kind.FILE:
+                found = os.stat(step.name, dir_fd=at.fd, follow_symlinks=False)
+                if stat.S_ISREG(found.st_mode):
+                    total += _ENTRY + 512 + min(found.st_size, found.st_blocks * 512)
     return total
-
-
-def _level(fd: int) -> tuple[int, list[str]]:
-    size = 1024
-    directories: list[str] = []
-    with os.scandir(fd) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                directories.append(entry.name)
-            elif entry.is_file(follow_symlinks=False):
-                found = entry.stat(follow_symlinks=False)
-                size += 1536 + min(found.st_size, found.st_blocks * 512)
-    return size, directories
 
 
 def check_room_for_archive(store: Store, total: int) -> None:

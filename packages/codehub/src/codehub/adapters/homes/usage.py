@@ -6,17 +6,21 @@ swapped for a link, or that never end.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor, look_into
+from codehub.adapters.filesystem.walk import Kind, walk
 
 # Beyond these the size is unknown: they bound the time and the memory that one home can take.
 _MOST_ENTRIES = 2_000_000
 _MOST_KEPT = 500_000
 # A pause after so many entries leaves the interpreter to the event loop.
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR})  # gone since, or a link by now
 _ENTRIES_A_SLICE, _PAUSE_S = 500, 0.002
 
 
@@ -25,31 +29,22 @@ class _Unbounded(Exception):
 
 
 @dataclass(slots=True)
-class _Walk:
+class _Usage:
     cancelled: threading.Event
     most: int
     entries: int = 0
     total: int = 0
-    # Directories to enter; files with several names, which are counted once.
-    waiting: int = 0
+    # Files with several names, which are counted once.
     seen: set[tuple[int, int]] = field(default_factory=set)
 
-    def level(self, fd: int) -> list[str]:
-        """Count the entries of one directory; its directories."""
+    def add_file(self, name: str, fd: int) -> None:
+        self._step()
+        with contextlib.suppress(OSError):  # gone since
+            self._add(os.stat(name, dir_fd=fd, follow_symlinks=False))
+
+    def add_directory(self, fd: int) -> None:
+        self._step()
         self.total += _bytes(os.fstat(fd))
-        directories: list[str] = []
-        with os.scandir(fd) as entries:
-            for entry in entries:
-                self._step()
-                try:
-                    if entry.is_dir(follow_symlinks=False):
-                        directories.append(entry.name)
-                        self.waiting += 1
-                    else:
-                        self._add(entry.stat(follow_symlinks=False))
-                except OSError:  # gone since
-                    continue
-        return directories
 
     def _add(self, found: os.stat_result) -> None:
         if found.st_nlink > 1:
@@ -61,7 +56,7 @@ class _Walk:
 
     def _step(self) -> None:
         self.entries += 1
-        if self.entries > self.most or self.waiting + len(self.seen) > _MOST_KEPT:
+        if self.entries > self.most or len(self.seen) > _MOST_KEPT:
             raise _Unbounded
         if self.entries % _ENTRIES_A_SLICE == 0 and self.cancelled.wait(_PAUSE_S):
             raise _Unbounded
@@ -73,22 +68,15 @@ def _bytes(found: os.stat_result) -> int:
 
 def disk_usage(root: Path, cancelled: threading.Event, *, most: int = _MOST_ENTRIES) -> int | None:
     """Bytes on disk below `root`; None when a part cannot be read, it has more than `most` entries, or it was cancelled."""
-    walk = _Walk(cancelled, most)
+    usage = _Usage(cancelled, most)
     try:
         with DirCursor(root, open_dir=look_into) as at:
-            pending = [walk.level(at.fd)]
-            while pending:
-                if not pending[-1]:
-                    pending.pop()
-                    if pending:
-                        at.leave()
-                    continue
-                walk.waiting -= 1
-                try:
-                    at.enter(pending[-1].pop())
-                except (FileNotFoundError, NotADirectoryError):
-                    continue  # gone since, or a link by now
-                pending.append(walk.level(at.fd))
+            usage.total += _bytes(os.fstat(at.fd))
+            for step in walk(at, may_vanish=_GONE):
+                if step.kind is Kind.FILE:
+                    usage.add_file(step.name, at.fd)
+                elif step.kind is Kind.ENTERED:
+                    usage.add_directory(at.fd)
     except (_Unbounded, OSError):
         return None
-    return walk.total
+    return usage.total

@@ -18,14 +18,23 @@ T = TypeVar("T")
 
 
 class Kind(Enum):
-    """Each kind of work has its own threads: nobody waits for others' archives to create or to open a workspace."""
+    """Each kind of work has its own threads.
+
+    Nobody waits for archives or removals of others to create or to open a workspace.
+    """
 
     ARCHIVE = "archive"
     RESTORE = "restore"
+    REMOVE = "remove"
     OTHER = "other"
 
 
-_THREADS: Final = {Kind.ARCHIVE: ARCHIVES_AT_ONCE, Kind.RESTORE: RESTORES_AT_ONCE, Kind.OTHER: 4}
+_THREADS: Final = {
+    Kind.ARCHIVE: ARCHIVES_AT_ONCE,
+    Kind.RESTORE: RESTORES_AT_ONCE,
+    Kind.REMOVE: ARCHIVES_AT_ONCE,
+    Kind.OTHER: 4,
+}
 
 
 class Workers:

@@ -103,17 +103,15 @@ def exit_reason(run_dir: Path) -> str | None:
 
 def leftovers(identity: str, uid: int | None) -> list[int]:
     """Return processes of an instance whose supervisor is gone: by its own uid, else by the mark in their environment."""
-    mark = f"CODEHUB_INSTANCE={identity}".encode()
-    found: list[int] = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
-        try:
-            if uid is not None:
-                if os.stat(f"/proc/{entry}").st_uid == uid:
-                    found.append(int(entry))
-            elif mark in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
-                found.append(int(entry))
-        except OSError:
-            continue
-    return found
+    own = os.getpid()
+    pids = (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+    return [pid for pid in pids if pid != own and is_leftover(pid, identity, uid)]
+
+
+def is_leftover(pid: int, identity: str, uid: int | None) -> bool:
+    try:
+        if uid is not None:
+            return os.stat(f"/proc/{pid}").st_uid == uid
+        return f"CODEHUB_INSTANCE={identity}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 
-from codehub.adapters.process.records import Record, leftovers
+from codehub.adapters.process.records import Record, is_leftover, leftovers
 from codehub.adapters.process.supervisor import descendants
 from codehub.domain.errors import Transient
 
@@ -70,7 +70,17 @@ async def _end_leftovers(record: Record) -> None:
         if not left:
             return
         for pid in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+            _kill_leftover(pid, record)
         await asyncio.sleep(0.02)
     raise Transient(f"processes of {record.workspace_id} do not end even when killed: {left[:10]}")
+
+
+def _kill_leftover(pid: int, record: Record) -> None:
+    """Kill a process if it is still one of this instance: it may have ended since, and another one may have its pid."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        fd = os.pidfd_open(pid)
+        try:
+            if is_leftover(pid, record.identity, record.uid):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+        finally:
+            os.close(fd)

@@ -20,8 +20,8 @@ DEVICES = (b"3", b"4")
 PAX, PAX_GLOBAL, GNU_LONGNAME, GNU_LONGLINK = b"x", b"g", b"L", b"K"
 # A larger pax header cannot come from a file name or attribute (xattrs are at most 64 KiB each).
 MAX_PAX = 8 << 20
-# Pieces of data in a sparse file. Images of disks have some tens of thousands; a program can create millions in a second.
-MAX_SEGMENTS = 250_000
+# Pieces of data in a sparse file, whose places are kept in memory. A program can create millions in a second.
+MAX_SEGMENTS = 500_000
 
 _HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s8s32s32s8s8s155s12x")
 _USTAR = b"ustar\x0000"

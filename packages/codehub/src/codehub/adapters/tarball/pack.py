@@ -12,9 +12,12 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import assert_never
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor, open_unreadable
+from codehub.adapters.filesystem.hard_links import FirstNames, TooManyLinks
 from codehub.adapters.filesystem.holes import data_segments
+from codehub.adapters.filesystem.walk import Kind, walk
 from codehub.adapters.filesystem.xattrs import kept_xattrs
 from codehub.adapters.tarball.format import (
     BLOCK,
@@ -23,6 +26,7 @@ from codehub.adapters.tarball.format import (
     FIFO,
     FILE,
     LINK,
+    MAX_PAX,
     MAX_SEGMENTS,
     SYMLINK,
     Entry,
@@ -35,6 +39,7 @@ CHUNK = 1 << 20
 # Twice the longest path that a program can name at once (PATH_MAX). Real trees stay far below.
 MAX_PATH = 8192
 MAX_DEPTH = 1000
+_MAX_XATTRS = MAX_PAX >> 1
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -77,28 +82,32 @@ def pack_tree(
     `leave_out` names directories directly below the root that do not belong to the user (a file system's `lost+found`).
     """
     out = _Out(packed)
-    links: dict[tuple[int, int], bytes] = {}
+    links = FirstNames()
+    prefix: list[bytes] = [b"./"]
     with DirCursor(root) as at:
-        prefix: list[bytes] = [b"./"]
         out.add(_directory(b".", at.fd, packed))
-        files, directories = _list(at.fd)
-        pending = [[name for name in directories if name not in leave_out]]
-        yield from _files(at.fd, prefix[-1], files, links, out, cancelled)
-        while pending:
-            if not pending[-1]:
-                pending.pop()
-                prefix.pop()
-                if pending:
-                    at.leave()
-                continue
-            name = pending[-1].pop()
-            fd = at.enter(name)
-            path = bounded(prefix[-1] + os.fsencode(name), len(pending))
-            prefix.append(path + b"/")
-            out.add(_directory(path, fd, packed))
-            files, directories = _list(fd)
-            pending.append(directories)
-            yield from _files(fd, prefix[-1], files, links, out, cancelled)
+        for step in walk(at, deepest=MAX_DEPTH, leave_out=leave_out):
+            path = prefix[-1] + os.fsencode(step.name)
+            match step.kind:
+                case Kind.FILE if step.regular:
+                    yield from _regular(at.fd, step.name, bounded(path), links, out)
+                case Kind.FILE:
+                    yield from _file(at.fd, step.name, bounded(path), links, out)
+                case Kind.ENTERED:
+                    prefix.append(bounded(path) + b"/")
+                    out.add(_directory(path, at.fd, packed))
+                case Kind.LEFT:
+                    prefix.pop()
+                case Kind.DEEPER:
+                    bounded(path, MAX_DEPTH + 1)
+                case Kind.LEAVING:
+                    pass
+                case _:
+                    assert_never(step.kind)
+            if out.held >= CHUNK:
+                if cancelled():
+                    return
+                yield out.take()
     out.add(END)
     yield out.take()
 
@@ -110,29 +119,20 @@ def bounded(path: bytes, depth: int = 0) -> bytes:
     """
     if depth <= MAX_DEPTH and len(path) <= MAX_PATH:
         return path
-    shown = os.fsdecode(path[2:120]) + ("…" if len(path) > 120 else "")
     what = f"more than {MAX_DEPTH:,} directories deep" if depth > MAX_DEPTH else f"longer than {MAX_PATH:,} bytes"
     raise Terminal(
-        f"the home cannot be archived: the path {shown!r} is {what}. Start the workspace and move or remove it"
+        f"the home cannot be archived: the path {_shown(path)!r} is {what}. Start the workspace and move or remove it"
     )
 
 
-def _list(fd: int) -> tuple[list[os.DirEntry[str]], list[str]]:
-    files: list[os.DirEntry[str]] = []
-    directories: list[str] = []
-    with os.scandir(fd) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                directories.append(entry.name)
-            else:
-                files.append(entry)
-    return files, directories
+def _shown(path: bytes) -> str:
+    return os.fsdecode(path[2:120]) + ("…" if len(path) > 120 else "")
 
 
 def _directory(path: bytes, fd: int, packed: Packed) -> bytes:
     packed.entries += 1
     found = os.fstat(fd)
-    return encode(_entry(path, DIR, found, xattrs=kept_xattrs(fd)))
+    return encode(_entry(path, DIR, found, _xattrs(fd, path)))
 
 
 def _entry(path: bytes, kind: bytes, found: os.stat_result, xattrs: dict[str, bytes] | None = None) -> Entry:
@@ -147,32 +147,32 @@ def _entry(path: bytes, kind: bytes, found: os.stat_result, xattrs: dict[str, by
     )
 
 
-def _files(
-    fd: int,
-    prefix: bytes,
-    files: list[os.DirEntry[str]],
-    links: dict[tuple[int, int], bytes],
-    out: _Out,
-    cancelled: Callable[[], bool],
-) -> Iterator[bytes]:
-    for listed in files:
-        path = bounded(prefix + os.fsencode(listed.name))
-        if listed.is_file(follow_symlinks=False):
-            yield from _file(fd, listed.name, path, links, out)
-        else:
-            found = listed.stat(follow_symlinks=False)
-            if stat.S_ISLNK(found.st_mode):
-                entry = _entry(path, SYMLINK, found)
-                entry.link = os.fsencode(os.readlink(listed.name, dir_fd=fd))
-                out.packed.entries += 1
-                out.add(encode(entry))
-            elif stat.S_ISFIFO(found.st_mode):
-                out.packed.entries += 1
-                out.add(encode(_entry(path, FIFO, found)))
-        if out.held >= CHUNK:
-            if cancelled():
-                return
-            yield out.take()
+def _xattrs(fd: int, path: bytes) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    left = _MAX_XATTRS
+    for name, value in kept_xattrs(fd):
+        left -= len(name) + len(value)
+        if left < 0:
+            raise Terminal(
+                f"the home cannot be archived: {_shown(path)!r} has more than {_MAX_XATTRS >> 20} MiB of "
+                "extended attributes. Start the workspace and remove some"
+            )
+        found[name] = value
+    return found
+
+
+def _file(dir_fd: int, name: str, path: bytes, links: FirstNames, out: _Out) -> Iterator[bytes]:
+    found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    if stat.S_ISREG(found.st_mode):
+        yield from _regular(dir_fd, name, path, links, out)
+    elif stat.S_ISLNK(found.st_mode):
+        entry = _entry(path, SYMLINK, found)
+        entry.link = os.fsencode(os.readlink(name, dir_fd=dir_fd))
+        out.packed.entries += 1
+        out.add(encode(entry))
+    elif stat.S_ISFIFO(found.st_mode):
+        out.packed.entries += 1
+        out.add(encode(_entry(path, FIFO, found)))
 
 
 def _open(fd: int, name: str) -> int:
@@ -182,7 +182,7 @@ def _open(fd: int, name: str) -> int:
         return open_unreadable(name, _OPEN_FILE, 0o400, fd)
 
 
-def _file(dir_fd: int, name: str, path: bytes, links: dict[tuple[int, int], bytes], out: _Out) -> Iterator[bytes]:
+def _regular(dir_fd: int, name: str, path: bytes, links: FirstNames, out: _Out) -> Iterator[bytes]:
     fd = _open(dir_fd, name)
     try:
         found = os.fstat(fd)
@@ -190,15 +190,21 @@ def _file(dir_fd: int, name: str, path: bytes, links: dict[tuple[int, int], byte
             raise Transient(f"{name!r} changed while it was archived; is something still writing to the home?")
         out.packed.entries += 1
         if found.st_nlink > 1:
-            first = links.setdefault((found.st_dev, found.st_ino), path)
-            if first is not path:
+            try:
+                first = links.of(found, path)
+            except TooManyLinks as error:
+                raise Terminal(
+                    f"the home cannot be archived: {error}. Start the workspace and remove some, such as "
+                    "the store of a package manager"
+                ) from error
+            if first is not None:
                 entry = _entry(path, LINK, found)
                 entry.link = first
                 out.add(encode(entry))
                 return
-        entry = _entry(path, FILE, found, kept_xattrs(fd))
+        entry = _entry(path, FILE, found, _xattrs(fd, path))
         size = found.st_size
-        if size > BLOCK and found.st_blocks * 512 < size and (holes := _segments(fd, size, name)) is not None:
+        if size > BLOCK and found.st_blocks * 512 < size and (holes := _segments(fd, size, path)) is not None:
             yield from _sparse(fd, entry, size, holes, out)
             return
         entry.size = size
@@ -223,31 +229,33 @@ def _content(fd: int, size: int, name: str, out: _Out) -> Iterator[bytes]:
             yield out.take()
 
 
-def _segments(fd: int, size: int, name: str) -> array[int] | None:
-    """Return offset and length of each piece of data between holes, or None if there are no holes after all."""
+def _segments(fd: int, size: int, path: bytes) -> array[int] | None:
+    """Return the offset and the length of each piece of data between holes, or None if there are no holes after all."""
     segments = array("Q")
     for start, end in data_segments(fd, size):
         if len(segments) == 2 * MAX_SEGMENTS:
             raise Terminal(
-                f"the home cannot be archived: {name!r} has more than {MAX_SEGMENTS:,} holes. "
-                "Start the workspace and copy or remove the file"
+                f"the home cannot be archived: the sparse file {_shown(path)!r} has more than {MAX_SEGMENTS:,} holes. "
+                "Start the workspace and remove it, or copy it with cp --sparse=never"
             )
         segments.extend((start, end - start))
     os.lseek(fd, 0, os.SEEK_SET)
-    return None if segments.tolist() == [0, size] else segments
+    return None if segments == array("Q", (0, size)) else segments
 
 
 def _sparse(fd: int, entry: Entry, size: int, segments: array[int], out: _Out) -> Iterator[bytes]:
-    stored = sum(segments[1::2])
     # GNU ends the map of a file that ends in a hole with an empty segment.
     if not segments or segments[-2] + segments[-1] < size:
         segments.extend((size, 0))
-    table = b"%d\n" % (len(segments) // 2) + b"".join(map(b"%d\n".__mod__, segments))
+    table = bytearray(b"%d\n" % (len(segments) // 2))
+    for number in segments:
+        table += b"%d\n" % number
     table += bytes(padding(len(table)))
+    stored = sum(segments[1::2])
     entry.size = len(table) + stored
     entry.sparse_size = size
     out.add(encode(entry))
-    out.add(table)
+    out.add(bytes(table))
     for offset, length in zip(segments[::2], segments[1::2], strict=True):
         if length:
             os.lseek(fd, offset, os.SEEK_SET)

@@ -88,9 +88,9 @@ class _Unpacker:
         self._root = os.geteuid() == 0
         self._ids = (os.geteuid(), os.getegid())
         self._umask = _umask()
-        # Attributes of directories, set once nothing more is written below them. Keyed by name, so that an archive that
-        # repeats a directory a million times does not fill the memory.
-        self._later: dict[bytes, Entry] = {}
+        # Directories on the way to the current one, by depth. Their attributes are set when nothing more is written below.
+        self._open: list[tuple[int, Entry]] = []
+        self._root_entry: Entry | None = None
 
     def close(self) -> None:
         self._at.__exit__(None, None, None)
@@ -101,13 +101,15 @@ class _Unpacker:
         if not parts:
             if entry.kind != tar.DIR:
                 raise ArchiveCorrupted("the archive's root is not a directory")
-            self._later[entry.name] = entry
+            self._root_entry = entry
             return
         if entry.kind == tar.DIR:
+            self._leave(self._at.common(parts[:-1]))
             self._at.goto(parts, make=True)
-            self._later[entry.name] = entry
+            self._open.append((len(parts), entry))
             return
         name = parts.pop()
+        self._leave(self._at.common(parts))
         fd = self._at.goto(parts, make=True)
         if entry.kind == tar.FILE:
             self._file(fd, name, entry)
@@ -193,10 +195,9 @@ class _Unpacker:
                 raise ArchiveCorrupted("the archive holds a sparse file with too many holes")
             if numbers and len(numbers) >= 1 + 2 * numbers[0]:
                 break
-        count = numbers[0]
-        offsets, lengths = numbers[1 : 1 + 2 * count : 2], numbers[2 : 2 + 2 * count : 2]
+        offsets, lengths = numbers[1 : 2 * numbers[0] + 1 : 2], numbers[2 : 2 * numbers[0] + 1 : 2]
         size = entry.sparse_size or 0
-        if sum(lengths) != left or any(sum(segment) > size for segment in zip(offsets, lengths, strict=True)):
+        if sum(lengths) != left or any(map(lambda *segment: sum(segment) > size, offsets, lengths)):
             raise ArchiveCorrupted("the archive holds a sparse file whose map does not fit it")
         os.ftruncate(fd, size)
         for offset, length in zip(offsets, lengths, strict=True):
@@ -207,16 +208,24 @@ class _Unpacker:
                 length -= len(piece)
 
     def finish(self) -> None:
-        """Set the directories' attributes, deepest first."""
-        for name, entry in reversed(self._later.items()):
-            parts = split(name)
-            try:
-                self._attributes(self._at.goto(parts), entry)
-            except PermissionError as error:
-                if parts or self._root_is_ours:
-                    raise _translate(error, entry) from error
-            except (OSError, OverflowError) as error:
+        """Set the attributes of the directories that are left, the root last: until then nobody else can enter it."""
+        self._leave(0)
+        if self._root_entry is not None:
+            self._directory(0, self._root_entry)
+
+    def _leave(self, depth: int) -> None:
+        """Set the attributes of open directories below a depth, deepest first."""
+        while self._open and self._open[-1][0] > depth:
+            self._directory(*self._open.pop())
+
+    def _directory(self, depth: int, entry: Entry) -> None:
+        try:
+            self._attributes(self._at.ascend(depth), entry)
+        except PermissionError as error:
+            if depth or self._root_is_ours:
                 raise _translate(error, entry) from error
+        except (OSError, OverflowError) as error:
+            raise _translate(error, entry) from error
 
 
 def _umask() -> int:
