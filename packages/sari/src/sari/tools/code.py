@@ -341,7 +341,7 @@ def _uses(
 
 
 def _uses_in(scope: Scope, path: bytes, name: str, lines: set[int]) -> list[tuple[int, dict[str, object]]] | None:
-    """Return the lines of a file on which the name is code; None if the file is too large to parse."""
+    """Return the lines of a file on which the name is code; None if the file cannot be parsed."""
     read = read_text(os.fsencode(scope.root), path, MAX_PARSED_BYTES)
     if read is None:
         return None if os.path.exists(os.path.join(os.fsencode(scope.root), path)) else []
@@ -349,9 +349,12 @@ def _uses_in(scope: Scope, path: bytes, name: str, lines: set[int]) -> list[tupl
     if language is None:
         return []
     uses: list[tuple[int, dict[str, object]]] = []
+    # A process has parsed the file before this one does, which a parser could hold up.
+    symbols = scope.symbols.of_file(path)
+    if symbols is None:
+        return None
     tree = tree_of(language, read[0])
     rows = read[0].split(b"\n")
-    symbols = scope.symbols.of_file(path) or []
     wanted = re.compile(rb"(?<![\w$])" + re.escape(name.encode()) + rb"(?![\w$])")
     for line in sorted(lines):
         if line > len(rows):

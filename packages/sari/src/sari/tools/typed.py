@@ -90,10 +90,10 @@ def use_rows(scope: Scope, typed: Typed, name: str, folder: str, around: Around,
         raw = os.fsencode(path)
         read = read_text(os.fsencode(scope.root), raw, MAX_PARSED_BYTES)
         language = catalog.of_path(path)
-        if read is None or language is None:
+        symbols = scope.symbols.of_file(raw)
+        if read is None or language is None or symbols is None:
             continue
         texts, tree = read[0].split(b"\n"), tree_of(language, read[0])
-        symbols = scope.symbols.of_file(raw) or []
         for line, column in columns.items():
             if not 0 < line <= len(texts):
                 continue
