@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
 from testing.sari.home import SariHome, sari_home
+from testing.sari.web import Web
 
 CODE = '''"""A shop."""
 
@@ -37,6 +40,29 @@ def home(tmp_path: Path) -> Iterator[SariHome]:
         made.write("shop/readme.md", "Apples & <b>pears</b>, apples again\n")
         made.write("deep/er/other.txt", "no fruit here\n")
         yield made
+
+
+@pytest.fixture
+def listener() -> Iterator[tuple[str, list[str]]]:
+    """A program of a project, or of another user, on this machine. Returns its address and the cookies that it hears."""
+    heard: list[str] = []
+
+    class Listener(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append(self.headers.get("Cookie", ""))
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            return None
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/", heard
+        server.shutdown()
+        thread.join()
 
 
 async def address_of(home: SariHome) -> str:
@@ -186,6 +212,34 @@ async def test_a_used_or_forged_key_is_refused_with_its_reason(
     await page.goto("about:blank")
     await page.goto(address)
     await expect(page.get_by_role("status")).to_contain_text("run `sari web` again")
+    page_faults.clear()
+
+
+async def test_a_listener_on_another_port_hears_a_cookie_that_opens_nothing(
+    page: Page, home: SariHome, page_faults: list[str], listener: tuple[str, list[str]]
+) -> None:
+    await open_page(page, home, page_faults)
+    elsewhere, heard = listener
+    await page.goto(elsewhere)
+    # As after any link or redirect to it: this navigation is the listener's own, so the cookie is sent.
+    await page.evaluate("location.assign('/again')")
+    await page.wait_for_url("**/again")
+    cookie = next(one for one in heard if "sari_" in one)
+    web = Web(home)
+    for path in ("/status", "/search?q=apples", f"/read?path=shop/basket.py&workspace={home.workspace}"):
+        assert (await asyncio.to_thread(web.ask, path, token=None, Cookie=cookie)).status == 401
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    assert (await asyncio.to_thread(web.ask, "/mcp", "POST", call, token=None, Cookie=cookie)).status == 401
+    page_faults.clear()
+
+
+async def test_a_page_without_its_key_shows_how_to_sign_in(
+    page: Page, home: SariHome, page_faults: list[str]
+) -> None:
+    await open_page(page, home, page_faults)
+    await page.evaluate("localStorage.clear()")
+    await page.reload()
+    await expect(page.get_by_role("status")).to_contain_text("Run sari web")
     page_faults.clear()
 
 

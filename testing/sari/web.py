@@ -51,11 +51,11 @@ class Web:
         finally:
             connection.close()
 
-    def sign_in(self) -> str:
-        """Sign in and return a browser's cookie."""
+    def sign_in(self) -> tuple[str, str]:
+        """Sign in and return a browser's cookie and page key."""
         answer = self.ask("/signin", "POST", {"key": one_time_key(self.token, time.time())}, token=None)
         assert answer.status == 200, answer.body
-        return answer.headers["set-cookie"].partition(";")[0]
+        return answer.headers["set-cookie"].partition(";")[0], str(answer.json["page_key"])
 
     def raw(self, data: bytes) -> bytes:
         with socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S) as sock:

@@ -5,7 +5,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -214,3 +214,20 @@ def test_edits_are_made_in_the_clients_own_workspace_only(world: World) -> None:
     assert structured(shim.call("replace_symbol", {**arguments, "apply": preview}))["applied"]
     assert (root / "shop.py").read_text().endswith("return 2\n")
     assert (allowed / "shop.py").read_text() == (dependency / "shop.py").read_text()
+
+
+def test_strangers_who_only_connect_lock_nobody_out(world: World) -> None:
+    root = world.workspace("project")
+    shim = world.shim(root)
+    shim.initialize()
+    shim.call("search", {"query": "needle"})
+    ((_, daemon),) = world.registry()["daemons"].items()
+    port = daemon["port"]
+    with ExitStack() as closing:
+        crowd = [closing.enter_context(socket.create_connection(("127.0.0.1", port), 15)) for _ in range(300)]
+        # Long before the time in which a client must prove itself.
+        assert crowd[0].recv(1) == b""
+        assert found_paths(shim.call("search", {"query": "needle"})) == ["hello.txt"]
+        other = world.shim(root)
+        other.initialize()
+        assert found_paths(other.call("search", {"query": "needle"})) == ["hello.txt"]

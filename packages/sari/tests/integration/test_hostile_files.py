@@ -140,3 +140,23 @@ def test_a_repository_does_not_show_anothers_history_through_links(root: Path, t
     (root / ".git/refs/heads/main").unlink()
     (root / ".git/packed-refs").symlink_to(private / ".git/packed-refs")
     assert read_head(root) is None
+
+
+def test_a_file_that_takes_a_parser_minutes_is_named_and_left_out(root: Path, tmp_path: Path) -> None:
+    # 64 KB: about half a minute of a core, in which a parser lets no other thread of its process run.
+    (root / "Slow.java").write_text("a<b<" * 16_000 + " one\n")
+    (root / "Good.java").write_text("class Good { void one() { one(); } }\n")
+    opened = open_workspace(root, tmp_path / "data")
+    try:
+        assert opened.index.wait_settled(120)
+        outline = call_tool(opened, "outline", path="Slow.java")
+        assert outline["complete"] is False
+        assert "cannot be parsed" in outline["note"]
+        references = call_tool(opened, "references", name="one")
+        assert references["complete"] is False
+        assert "Cannot be parsed: Slow.java" in references["note"]
+        assert [row["path"] for row in references["references"]] == ["Good.java", "a.py"]
+        assert "Slow.java" in refusal_of(opened, "rename_symbol", name="Good.one", new_name="two")
+        assert [row["path"] for row in call_tool(opened, "symbols", query="one")["symbols"]] == ["Good.java", "a.py"]
+    finally:
+        opened.close()

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from sari.web.guard import one_time_key
+from sari.web.guard import Guard, one_time_key
 from testing.sari.home import TIMEOUT_S, sari_home
 from testing.sari.processes import wait_until
 from testing.sari.web import Web
@@ -83,10 +83,10 @@ def test_state_changes_by_post_only(web: Web) -> None:
 
 def test_a_page_opens_a_workspace_searches_it_and_leaves(web: Web) -> None:
     assert web.ask(in_workspace(web, "/search", q="needle")).status == 404, "nobody uses it yet"
-    cookie = web.sign_in()
+    cookie, key = web.sign_in()
     workspace = {"workspace": str(web.home.workspace)}
-    assert web.ask("/open", "POST", workspace, token=None, Cookie=cookie).status == 200
-    answer = web.ask(in_workspace(web, "/search", q="needle"), token=None, Cookie=cookie)
+    assert web.ask("/open", "POST", workspace, token=None, Cookie=cookie, X_Sari_Page_Key=key).status == 200
+    answer = web.ask(in_workspace(web, "/search", q="needle"), token=None, Cookie=cookie, X_Sari_Page_Key=key)
     assert answer.json["matches"] == [{"path": "src/main.py", "line": 1, "text": "def needle():"}]
     assert web.ask(f"/search?q={quote('naïve')}").json["total"] == 1, "the only open workspace need not be named"
     assert web.ask("/search?q=(&mode=regex").status == 400
@@ -101,7 +101,7 @@ def test_a_page_opens_a_workspace_searches_it_and_leaves(web: Web) -> None:
     assert [(root["root"], root["http"]) for root in roots] == [
         (str(web.home.workspace), f"http://127.0.0.1:{web.port}/")
     ]
-    left = web.ask("/signout", "POST", {}, token=None, Cookie=cookie)
+    left = web.ask("/signout", "POST", {}, token=None, Cookie=cookie, X_Sari_Page_Key=key)
     assert "Max-Age=0" in left.headers["set-cookie"]
     deadline = time.monotonic() + TIMEOUT_S
     while web.ask(in_workspace(web, "/search", q="needle")).status != 404:
@@ -119,11 +119,37 @@ def test_a_key_signs_in_once_and_only_if_it_is_genuine(web: Web) -> None:
         one_time_key(web.token, time.time() - 999),
     ):
         assert web.ask("/signin", "POST", {"key": forged}, token=None).status in (400, 401)
-    cookie = web.sign_in()
+    cookie, page_key = web.sign_in()
     name, _, value = cookie.partition("=")
-    assert web.ask("/status", token=None, Cookie=f"{name}={value[:-1]}x").status == 401
-    assert web.ask("/status", token=None, Cookie=cookie).status == 200
-    assert web.ask("/signin", "POST", {"key": value}, token=None).status == 401, "a cookie is no key"
+    forged = f"{name}={value[:-1]}x"
+    assert web.ask("/status", token=None, Cookie=forged, X_Sari_Page_Key=page_key).status == 401
+    assert web.ask("/status", token=None, Cookie=cookie, X_Sari_Page_Key=page_key).status == 200
+    for wrong in (value, page_key):
+        assert web.ask("/signin", "POST", {"key": wrong}, token=None).status == 401, "neither is a key to sign in"
+
+
+def test_a_cookie_alone_opens_nothing(web: Web) -> None:
+    """Cookies ignore ports: every listener of 127.0.0.1 may hear this one."""
+    cookie, key = web.sign_in()
+    other = web.sign_in()[1]
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    workspace = {"workspace": str(web.home.workspace)}
+    for wrong in ("", other, cookie.partition("=")[2], key[:-1] + "x"):
+        for path in ("/status", "/search?q=needle", "/read?path=src/main.py", "/doctor"):
+            assert web.ask(path, token=None, Cookie=cookie, X_Sari_Page_Key=wrong).status == 401
+        for path, body in (("/open", workspace), ("/rescan", workspace), ("/mcp", call)):
+            assert web.ask(path, "POST", body, token=None, Cookie=cookie, X_Sari_Page_Key=wrong).status == 401
+    assert web.ask("/status", token=None, X_Sari_Page_Key=key).status == 401
+    assert web.ask("/", token=None, Cookie=cookie).status == 200, "the page itself, which holds no data"
+
+
+def test_what_a_browser_sent_to_another_port_is_worth_nothing_at_this_one(web: Web) -> None:
+    other = Guard(web.token, web.port + 1)
+    signed_in = other.sign_in(one_time_key(web.token, time.time()))
+    assert signed_in is not None
+    cookie, key = signed_in
+    value = cookie.partition(";")[0].partition("=")[2]
+    assert web.ask("/status", token=None, Cookie=f"sari_{web.port}={value}", X_Sari_Page_Key=key).status == 401
 
 
 def test_the_page_loads_nothing_from_elsewhere_and_cannot_be_framed(web: Web) -> None:
@@ -150,6 +176,12 @@ def test_the_page_loads_nothing_from_elsewhere_and_cannot_be_framed(web: Web) ->
         (b"POST /signin HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n", 413),
         (b"POST /signin HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", 400),
         (b"POST /signin HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
+        (b"GET /health?" + b"&".join([b"x=1"] * 101) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET //[ HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\nOrigin: http://[\r\n\r\n", 403),
+        (b"POST /signin HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + b"1" * 5_000 + b"\r\n\r\n", 400),
+        # Nobody needs more to sign in, and the body is read before the key is known.
+        (b"POST /signin HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000\r\n\r\n", 413),
     ],
 )
 def test_what_is_no_request_is_refused_and_harms_nobody(web: Web, data: bytes, status: int) -> None:
@@ -167,7 +199,8 @@ def test_a_crowd_of_silent_connections_is_bounded_and_passes(web: Web) -> None:
     crowd = [socket.create_connection(("127.0.0.1", web.port), timeout=TIMEOUT_S) for _ in range(150)]
     try:
         readable, _, _ = select.select(crowd, [], [], TIMEOUT_S)
-        assert readable[0].recv(64).startswith(b"HTTP/1.1 503"), "only who is turned away hears anything"
+        assert readable[0].recv(64) == b"", "who came first without asking anything is disconnected"
+        assert web.ask("/status").status == 200, "and the owner is served beside the others"
     finally:
         for sock in crowd:
             sock.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Final
@@ -28,21 +29,24 @@ SHAPES: Final[Mapping[str, type | UnionType]] = {
 }
 
 
+_WEB_ADDRESS: Final = re.compile(r"https?://[!-~]{1,4000}")
+
+
 class Answer(dict[str, Any]):
     """An object of an answer."""
 
     def __init__(self, server: str, content: dict[str, Any]) -> None:
         super().__init__(content)
-        self._server = server
+        self.server = server
 
     def __missing__(self, key: str) -> Any:
-        raise not_codehub(self._server, f"the answer has no {key!r}")
+        raise not_codehub(self.server, f"the answer has no {key!r}")
 
     def part(self, key: str) -> Answer:
         """Return the object in a field."""
         value = self[key]
         if not isinstance(value, Answer):
-            raise not_codehub(self._server, f"{key!r} has another type")
+            raise not_codehub(self.server, f"{key!r} has another type")
         return value
 
 
@@ -67,6 +71,14 @@ def _items(server: str, answer: Answer) -> list[Answer]:
     if not isinstance(items, list) or not all(isinstance(item, Answer) for item in items):
         raise not_codehub(server, "'items' has another type")
     return items
+
+
+def web_address(answer: Answer) -> str:
+    """Return the URL of an answer. It is opened in a browser, for which other schemes and `-…` have other effects."""
+    url = str(answer["url"])
+    if not _WEB_ADDRESS.fullmatch(url):
+        raise not_codehub(answer.server, "'url' is not the address of a web page")
+    return url
 
 
 def not_codehub(server: str, what: str) -> Unavailable:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from codehub.cli.answers import not_codehub
 from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials
 from codehub.cli.output import console
@@ -48,7 +49,7 @@ def connect(server: str | None) -> Client:
 def find_workspace(client: Client, text: str, *, all_owners: bool = False) -> Mapping[str, Any]:
     """Find a workspace by id, id prefix or name. Raises NotFound, or Conflict if several match."""
     if len(text) == 36 and text.count("-") == 4:
-        return client.get(f"workspaces/{text}")
+        return _checked(client, client.get(f"workspaces/{text}"))
     try:
         found = list(client.every("workspaces", all=True) if all_owners else client.every("workspaces"))
     except Denied:
@@ -63,7 +64,17 @@ def find_workspace(client: Client, text: str, *, all_owners: bool = False) -> Ma
     if len(matches) > 1:
         ids = ", ".join(str(ws["id"]) for ws in matches[:5])
         raise Conflict(f"several workspaces are named {text!r}; use an id ({ids})")
-    return matches[0]
+    return _checked(client, matches[0])
+
+
+def _checked(client: Client, workspace: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Refuse an id of another form. Ids become host names for `ssh`, where `-oProxyCommand=…` would be an option."""
+    # Only here: most commands find no workspace.
+    from codehub.domain.ids import is_id
+
+    if not is_id(str(workspace["id"])):
+        raise not_codehub(client.server, "a workspace's id has another form")
+    return workspace
 
 
 @contextmanager

@@ -20,7 +20,12 @@ SUFFIX = ".codehub"
 CIPHERS = (
     "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr"
 )
+# More lines would be keys of other hosts, or markers such as @cert-authority.
+_HOST_KEY = re.compile(r"[a-z0-9@.-]{1,100} [A-Za-z0-9+/]{1,10000}={0,2}")
 _BEGIN, _END = "# --- CodeHub: begin (codehub config-ssh) ---", "# --- CodeHub: end ---"
+# ssh gives the ProxyCommand to a shell. Before 9.6, it takes any host name, such as one from a repository's submodule: in
+# quotes it is one word, and names with a quote are left out.
+_HOST = f'Host *{SUFFIX} "!*\'*"'
 # Never across another beginning: what stands between a block that lost its end and the next one is the user's.
 _BLOCK = re.compile(rf"{re.escape(_BEGIN)}\r?\n(?:(?!{re.escape(_BEGIN)}).)*?{re.escape(_END)}\r?\n?", re.DOTALL)
 
@@ -59,6 +64,8 @@ def with_host(text: str, name: str, host_key: str) -> str:
 
 
 def remember_host(name: str, host_key: str) -> None:
+    if not _HOST_KEY.fullmatch(host_key):
+        raise Conflict("the server sent no SSH host key: a type and a key were expected, on one line")
     _changed(known_hosts(), lambda text: with_host(text, name, host_key))
 
 
@@ -116,7 +123,7 @@ def options(*, server: str | None, fd_passing: bool) -> list[tuple[str, str]]:
     """Return the `ssh` options, for the block and for the command line."""
     named = f" --server {shlex.quote(server)}" if server else ""
     return [
-        ("ProxyCommand", f"{own_command()} ssh --stdio{' --fd-pass' if fd_passing else ''}{named} %n"),
+        ("ProxyCommand", f"{own_command()} ssh --stdio{' --fd-pass' if fd_passing else ''}{named} '%n'"),
         ("ProxyUseFdpass", "yes" if fd_passing else "no"),
         ("UserKnownHostsFile", str(known_hosts())),
         ("StrictHostKeyChecking", "yes"),
@@ -133,7 +140,7 @@ def options(*, server: str | None, fd_passing: bool) -> list[tuple[str, str]]:
 def block(*, server: str | None, fd_passing: bool) -> str:
     """Return the block. It ends with `Host *`, so that lines after it apply to all hosts, as they did before."""
     lines = [f"  {name} {value}" for name, value in options(server=server, fd_passing=fd_passing)]
-    return "\n".join([_BEGIN, f"Host *{SUFFIX}", *lines, "Host *", _END]) + "\n"
+    return "\n".join([_BEGIN, _HOST, *lines, "Host *", _END]) + "\n"
 
 
 def with_block(text: str, wanted: str | None) -> str:

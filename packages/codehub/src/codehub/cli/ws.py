@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from codehub.cli.answers import web_address
 from codehub.cli.follow import follow
 from codehub.cli.lazy_group import Entry, LazyGroup
 from codehub.cli.options import connect, find_workspace, json_option, server_option, workspace_argument
@@ -231,7 +232,7 @@ def open_(workspace: str, start: bool, only_print: bool, server: str | None, as_
         link = client.post("login-links", {"workspace_id": found["id"]})
     import webbrowser
 
-    url = str(link["url"])
+    url = web_address(link)
     if as_json:
         print_json(link)
     elif only_print or not webbrowser.open(url):

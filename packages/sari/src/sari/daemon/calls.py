@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from sari.daemon.log import fields, logger
 from sari.daemon.many_roots import MOST_ROOTS, ROWS, arguments_by_root, merge, named_workspaces
 from sari.daemon.root_access import RootAccess
-from sari.daemon.sessions import Session
+from sari.daemon.sessions import CALLS_AT_ONCE, Session
 from sari.daemon.workspaces import Slot, Workspaces
 from sari.protocol import jsonrpc, mcp
 from sari.protocol.catalog import TOOLS
@@ -68,6 +68,8 @@ class Calls:
         self._access = access
         self._limit_s = limit_s
         self._written: OrderedDict[str, asyncio.Future[ToolResult]] = OrderedDict()
+        # For HTTP requests without a session.
+        self._turns = asyncio.Semaphore(CALLS_AT_ONCE)
         self.running = 0
 
     async def answer(self, message: Message, session: Session | None, root: str, notify: Notify | None) -> Message:
@@ -91,7 +93,8 @@ class Calls:
         if session is not None:
             session.running += 1
         try:
-            result = await self._in_all(meta.get("sari/key"), name, by_root, session, call)
+            async with session.turns if session is not None else self._turns:
+                result = await self._in_all(meta.get("sari/key"), name, by_root, session, call)
         except Exception as error:  # noqa: BLE001 - a bug in a tool fails one call, not the daemon
             logger.exception("call failed %s", fields(tool=name, root=", ".join(by_root)))
             text = f"`{name}` failed inside sari ({type(error).__name__}: {error}): run `sari doctor`"

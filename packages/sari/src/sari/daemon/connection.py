@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 # Limits for a peer without a token: a short first message and a short time to send it.
 _LARGEST_FIRST_MESSAGE = 16 * 1024
 _FIRST_MESSAGE_S = 20.0
+# Anyone on the machine can connect, and must not use up the daemon's file descriptors: the oldest of these is closed.
+_MOST_STRANGERS = 256
+# Of a session that moves here from a predecessor.
+_LONGEST_IDLE_S = 1e9
+# A few run, the others wait for their turn.
+_MOST_CALLS = 1_000
 # The shim adds a few fields to the client's message.
 _LARGEST_MESSAGE = LARGEST_MESSAGE + 64 * 1024
 
@@ -37,7 +43,9 @@ class Connection(asyncio.Protocol):
         self._trusted = False
         self._expected_proof = ""
         self._session: Session | None = None
+        # By the request's id, which a client may use twice.
         self._calls: dict[object, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._auth_timer: asyncio.TimerHandle | None = None
 
     # asyncio callbacks
@@ -46,6 +54,10 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._service.connections.add(self)
+        strangers = self._service.strangers
+        strangers[self] = None
+        if len(strangers) > _MOST_STRANGERS:
+            next(iter(strangers)).abort()
         self._auth_timer = asyncio.get_running_loop().call_later(_FIRST_MESSAGE_S, self._close_unauthenticated)
 
     def data_received(self, data: bytes) -> None:
@@ -66,7 +78,8 @@ class Connection(asyncio.Protocol):
         if self._auth_timer is not None:
             self._auth_timer.cancel()
         self._service.connections.discard(self)
-        for task in self._calls.values():
+        self._service.strangers.pop(self, None)
+        for task in self._tasks:
             task.cancel()
         if self._session is not None:
             self._service.sessions.disconnect(self._session)
@@ -91,6 +104,11 @@ class Connection(asyncio.Protocol):
         """Close the connection after everything has been sent."""
         self._transport.close()
 
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._service.strangers.pop(self, None)
+        self._transport.abort()
+
     @property
     def is_session(self) -> bool:
         """Whether the peer is a client's shim (rather than a command that sends a single request)."""
@@ -100,7 +118,7 @@ class Connection(asyncio.Protocol):
 
     def _close_unauthenticated(self) -> None:
         if not self._trusted:
-            self._transport.abort()
+            self.abort()
 
     def _take(self, message: Message) -> None:
         method = message.get("method")
@@ -136,6 +154,7 @@ class Connection(asyncio.Protocol):
             text = "this daemon serves its owner only: prove that you hold the token of its registry"
             raise NotAMessage(jsonrpc.failure(message.get("id"), jsonrpc.DENIED, text))
         self._trusted = True
+        self._service.strangers.pop(self, None)
         self._decoder.raise_limit(_LARGEST_MESSAGE)
 
     def _take_request(self, message: Message, method: str) -> None:
@@ -149,11 +168,17 @@ class Connection(asyncio.Protocol):
         elif self._session is None:
             text = "open a session first (sari/session)"
             self.send(jsonrpc.failure(message["id"], jsonrpc.INVALID_REQUEST, text))
+        elif len(self._tasks) >= _MOST_CALLS:
+            text = (
+                f"{_MOST_CALLS} calls of this client are not answered yet: wait for an answer before you send another"
+            )
+            self.send(jsonrpc.failure(message["id"], jsonrpc.UNAVAILABLE, text))
         else:
             self._session.last_request = time.monotonic()
             key = _key(message["id"])
             task = asyncio.get_running_loop().create_task(self._call(message, self._session))
             self._calls[key] = task
+            self._tasks.add(task)
             task.add_done_callback(lambda done: self._call_done(key, done))
 
     async def _call(self, message: Message, session: Session) -> None:
@@ -161,6 +186,7 @@ class Connection(asyncio.Protocol):
         self.send(await self._service.calls.answer(message, session, "", lambda note: _soon(loop, self.send, note)))
 
     def _call_done(self, key: object, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         if self._calls.get(key) is task:
             del self._calls[key]
         if not task.cancelled() and task.exception() is not None:
@@ -181,7 +207,7 @@ class Connection(asyncio.Protocol):
             return jsonrpc.failure(message["id"], jsonrpc.UNAVAILABLE, text)
         if self._session is None:
             idle = params.get("idle_s")
-            age = float(idle) if isinstance(idle, int | float) else 0.0
+            age = float(idle) if isinstance(idle, int | float) and 0 <= idle < _LONGEST_IDLE_S else 0.0
             client = params.get("client")
             roots = params.get("roots")
             self._session = self._service.begin_session(

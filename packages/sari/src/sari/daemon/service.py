@@ -25,14 +25,15 @@ from sari.daemon.calls import Calls
 from sari.daemon.connection import Connection
 from sari.daemon.log import fields, logger
 from sari.daemon.root_access import RootAccess
-from sari.daemon.sessions import Session, Sessions
+from sari.daemon.sessions import CALLS_AT_ONCE, Session, Sessions
 from sari.daemon.workspaces import Workspaces
 from sari.protocol.tooling import WorkspaceOpener
 from sari.protocol.versions import SERVED_PROTOCOLS, WIRE_PROTOCOL
 from sari.registry.layout import Layout
 from sari.registry.settings import Settings
 
-_CALL_THREADS = 12
+# Enough for eight clients that use all their turns.
+_CALL_THREADS = 8 * CALLS_AT_ONCE
 # Separate pools, so that opening and closing workspaces and running calls never wait for each other.
 _OPEN_THREADS = 4
 _LONGEST_TICK_S = 1.0
@@ -67,6 +68,8 @@ class Service:
         self.start_ts = time.time()
         self.draining = False
         self.connections: set[Connection] = set()
+        # Those that have not proven that they hold the token, in the order in which they connected.
+        self.strangers: dict[Connection, None] = {}
         self.sessions = Sessions(settings.session_lease_s)
         self._call_threads = ThreadPoolExecutor(_CALL_THREADS, "sari-call")
         self._open_threads = ThreadPoolExecutor(_OPEN_THREADS, "sari-open")

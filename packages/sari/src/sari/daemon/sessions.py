@@ -6,8 +6,12 @@ open. The session's next request renews the lease.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+# Of one client. Agents send a few at a time.
+CALLS_AT_ONCE = 4
 
 
 @dataclass(slots=True)
@@ -20,6 +24,8 @@ class Session:
     http: bool = False
     connections: int = 0
     running: int = 0
+    # Clients share the threads: one that sends many calls, or calls that hang, keeps no other waiting.
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CALLS_AT_ONCE))
     roots: set[str] = field(default_factory=set)
 
     def is_leased(self, now: float, lease_s: float) -> bool:

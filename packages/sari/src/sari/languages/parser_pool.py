@@ -74,6 +74,29 @@ def _chunks(paths: Sequence[bytes]) -> Iterator[list[bytes]]:
         yield chunk
 
 
+class ParserProcess:
+    """One worker process that is kept, for files that an answer needs at once. Thread-safe."""
+
+    def __init__(self, root: bytes) -> None:
+        self._worker = _Worker(root, background=False)
+        self._lock = threading.Lock()
+
+    def parse(self, paths: Sequence[bytes], stop: Callable[[], bool]) -> Results:
+        """Parse files. Leaves out those that remain when `stop` returns True."""
+        with self._lock:
+            return [
+                result
+                for chunk in _chunks(paths)
+                for results in self._worker.results_of(chunk, stop)
+                for result in results
+            ]
+
+    def close(self) -> None:
+        self._worker.kill()
+        with self._lock:
+            self._worker.end()
+
+
 class _Worker:
     """One worker process, restarted when it dies, and the thread that feeds it."""
 
@@ -96,17 +119,21 @@ class _Worker:
                     rest = chunks.get_nowait()
                 except queue.Empty:
                     return
-                while rest and not is_over():
-                    results = self._parse(rest)
-                    rest = rest[len(results) :]
-                    if rest and not is_over():
-                        # The worker died at this file.
-                        results.append((rest[0], failed(self._root, rest[0])))
-                        rest = rest[1:]
+                for results in self.results_of(rest, is_over):
                     done.put(results)
         finally:
-            self._end()
+            self.end()
             done.put(None)
+
+    def results_of(self, rest: Sequence[bytes], is_over: Callable[[], bool]) -> Iterator[Results]:
+        while rest and not is_over():
+            results = self._parse(rest)
+            rest = rest[len(results) :]
+            if rest and not is_over():
+                # The worker died at this file.
+                results.append((rest[0], failed(self._root, rest[0])))
+                rest = rest[1:]
+            yield results
 
     def _parse(self, paths: Sequence[bytes]) -> Results:
         """Return the results of these files. If the worker dies, only the first of them have results."""
@@ -122,7 +149,7 @@ class _Worker:
             for path in paths:
                 results.append((path, self._parsed(path, json.loads(process.stdout.readline()))))
         except (OSError, ValueError):
-            self._end()
+            self.end()
         return results
 
     def _parsed(self, path: bytes, answer: Any) -> Parsed | None:
@@ -155,7 +182,7 @@ class _Worker:
                 with contextlib.suppress(OSError):
                     self._process.kill()
 
-    def _end(self) -> None:
+    def end(self) -> None:
         with self._lock:
             process, self._process = self._process, None
         if process is not None:

@@ -19,8 +19,8 @@ from sari.index.search import Found, Query, search
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import catalog
 from sari.languages.parse import Symbol
-from sari.languages.parser_pool import Results, parse_files
-from sari.languages.read import Parsed, failed, stamp_of, symbols_of
+from sari.languages.parser_pool import ParserProcess, Results, parse_files
+from sari.languages.read import failed, stamp_of, symbols_of
 from sari.languages.store import Placed, SymbolStore
 
 # Up to this many files are parsed faster than worker processes start.
@@ -28,6 +28,8 @@ _FEW_FILES = 60
 # How long a query parses files itself before it returns a partial answer and says so.
 _TIMEOUT_S = 4.0
 _PAUSE_S = 1.0
+# What takes a parser longest takes a quarter of a second at this size.
+_SMALL_BYTES = 8 << 10
 # Words before a name that is defined, in most languages. Only the order in which files are parsed depends on them.
 _DEFINES = (
     "class|struct|interface|trait|enum|union|record|protocol|object|module|mod|namespace|type|typedef|impl|extension|"
@@ -44,6 +46,7 @@ class SymbolIndex:
         self._stop = threading.Event()
         # A process that may not write the index may not write its symbols either.
         self._target = index.store.folder / "symbols.db" if index.store.try_lock() else None
+        self._parser = ParserProcess(self._root)
         self._opening = threading.Lock()
         self._opened: SymbolStore | None = None
         self._files = 0
@@ -84,11 +87,11 @@ class SymbolIndex:
         """Return a file's symbols, parsed now if necessary; None if it cannot be parsed."""
         if self._current(path):
             return None if path in self._store.failed else [one.symbol for one in self._store.of_file(path)]
-        parsed = symbols_of(self._root, path)
+        parsed = next((found for _, found in self._parse([path], self._stop.is_set)), None)
         # Ignored files and those behind a link can be asked for, but are no part of other answers.
         if parsed is not None and self._index.lists(path):
             self._store.put([(path, parsed)])
-        return None if parsed is None else parsed.symbols
+        return None if parsed is None or parsed.failed else parsed.symbols
 
     def failed_with(self, name: str) -> list[bytes]:
         """Return the files that contain a name, ignoring case, and could not be parsed."""
@@ -128,11 +131,7 @@ class SymbolIndex:
             for parsed in parse_files(self._root, waiting, is_late, background=False):
                 self._store.put(parsed)
             return not is_late()
-        found: Results = []
-        for path in waiting:
-            if is_late():
-                break
-            found.append((path, self._parse(path)))
+        found = self._parse(waiting, is_late)
         self._store.put(found)
         return len(found) == len(waiting)
 
@@ -152,11 +151,26 @@ class SymbolIndex:
             stale = {placed.path for placed in found if not self._current(placed.path)}
             if not stale:
                 return found
-            self._store.put([(path, self._parse(path)) for path in stale])
+            self._store.put(self._parse(sorted(stale), self._stop.is_set))
         return [placed for placed in found if placed.path not in stale]
 
-    def _parse(self, path: bytes) -> Parsed | None:
-        return symbols_of(self._root, path) or failed(self._root, path)
+    def _parse(self, paths: Sequence[bytes], is_over: Callable[[], bool]) -> Results:
+        """Parse files now: small ones here, others in a process, where a text that takes the parser too long harms
+        nobody.
+        """
+        small = {path for path in paths if self._is_small(path)}
+        results: Results = []
+        for path in small:
+            if is_over():
+                return results
+            results.append((path, symbols_of(self._root, path) or failed(self._root, path)))
+        return results + self._parser.parse([path for path in paths if path not in small], is_over)
+
+    def _is_small(self, path: bytes) -> bool:
+        try:
+            return os.stat(os.path.join(self._root, path)).st_size <= _SMALL_BYTES
+        except OSError:
+            return True
 
     def _current(self, path: bytes) -> bool:
         known = self._store.stamps.get(path)
@@ -199,6 +213,7 @@ class SymbolIndex:
 
     def close(self) -> None:
         self._stop.set()
+        self._parser.close()
         self._thread.join()
         if self._opened is not None:
             self._opened.close()

@@ -341,7 +341,7 @@ def _uses(
 
 
 def _uses_in(scope: Scope, path: bytes, name: str, lines: set[int]) -> list[tuple[int, dict[str, object]]] | None:
-    """Return the lines of a file on which the name is code; None if the file is too large to parse."""
+    """Return the lines of a file on which the name is code; None if the file cannot be parsed."""
     read = read_text(os.fsencode(scope.root), path, MAX_PARSED_BYTES)
     if read is None:
         return None if os.path.exists(os.path.join(os.fsencode(scope.root), path)) else []
@@ -349,10 +349,14 @@ def _uses_in(scope: Scope, path: bytes, name: str, lines: set[int]) -> list[tupl
     if language is None:
         return []
     uses: list[tuple[int, dict[str, object]]] = []
+    # A process has parsed the file before this one does, which a parser could hold up.
+    symbols = scope.symbols.of_file(path)
+    if symbols is None:
+        return None
     tree = tree_of(language, read[0])
     rows = read[0].split(b"\n")
-    symbols = scope.symbols.of_file(path) or []
     wanted = re.compile(rb"(?<![\w$])" + re.escape(name.encode()) + rb"(?![\w$])")
+    containers = _around(symbols, lines, name)
     for line in sorted(lines):
         if line > len(rows):
             continue
@@ -366,18 +370,29 @@ def _uses_in(scope: Scope, path: bytes, name: str, lines: set[int]) -> list[tupl
             "text": rows[line - 1][:300].decode("utf-8", "replace").strip(),
             "role": role,
         }
-        container = _around(symbols, line, name)
-        if container:
-            use["container"] = container
+        if line in containers:
+            use["container"] = containers[line]
         uses.append((line, use))
     return uses
 
 
-def _around(symbols: list[Symbol], line: int, name: str) -> str | None:
-    """Return the innermost definition that contains a line, other than that of the name itself."""
-    inner = None
-    for symbol in symbols:
-        within = symbol.line <= line <= symbol.end_line and symbol.kind in _SCOPES
-        if within and not (symbol.name == name and symbol.line == line):
-            inner = symbol
-    return None if inner is None else f"{inner.container}.{inner.name}" if inner.container else inner.name
+def _around(symbols: Sequence[Symbol], lines: Iterable[int], name: str) -> dict[int, str]:
+    """Return the innermost definition that contains each line, other than that of the name itself. In one pass: a file can
+    have 100,000 definitions, and a use on each line.
+    """
+    waiting = sorted((one for one in symbols if one.kind in _SCOPES), key=lambda one: one.line)[::-1]
+    begun: list[Symbol] = []
+    found: dict[int, str] = {}
+    for line in sorted(set(lines)):
+        while waiting and waiting[-1].line <= line:
+            begun.append(waiting.pop())
+        itself: list[Symbol] = []
+        while begun and (begun[-1].end_line < line or (begun[-1].line == line and begun[-1].name == name)):
+            one = begun.pop()
+            if one.end_line > line:
+                itself.append(one)
+        if begun:
+            inner = begun[-1]
+            found[line] = f"{inner.container}.{inner.name}" if inner.container else inner.name
+        begun.extend(reversed(itself))
+    return found

@@ -140,6 +140,8 @@ def _plan_rename(scope: Scope, arguments: Arguments, call: Call) -> Plan:
             parsed_as = catalog.of_file(os.fsdecode(path), content)
             if parsed_as is None:
                 continue
+            if scope.symbols.of_file(path) is None:
+                raise EditRefused(f"{shown(path)} cannot be parsed. Narrow by `path`; nothing was changed.")
             renamed = rename_in(parsed_as, content, name, new_name)
             left += renamed.left
             if renamed.count:

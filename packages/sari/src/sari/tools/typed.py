@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from sari.index.search import Query, search
 from sari.languages import catalog
@@ -21,7 +21,7 @@ from sari.tools.scope import Scope, path_tier, shown
 _HEAD_LINES = 20
 _LONGEST_TEXT = 300
 
-Around = Callable[[list[Symbol], int, str], str | None]
+Around = Callable[[Sequence[Symbol], Iterable[int], str], dict[int, str]]
 Rows = list[tuple[Key, dict[str, object]]]
 
 
@@ -90,10 +90,11 @@ def use_rows(scope: Scope, typed: Typed, name: str, folder: str, around: Around,
         raw = os.fsencode(path)
         read = read_text(os.fsencode(scope.root), raw, MAX_PARSED_BYTES)
         language = catalog.of_path(path)
-        if read is None or language is None:
+        symbols = scope.symbols.of_file(raw)
+        if read is None or language is None or symbols is None:
             continue
         texts, tree = read[0].split(b"\n"), tree_of(language, read[0])
-        symbols = scope.symbols.of_file(raw) or []
+        containers = around(symbols, columns, name)
         for line, column in columns.items():
             if not 0 < line <= len(texts):
                 continue
@@ -108,9 +109,8 @@ def use_rows(scope: Scope, typed: Typed, name: str, folder: str, around: Around,
                 "line": line,
                 "text": row[:_LONGEST_TEXT].decode("utf-8", "replace").strip(),
             }
-            container = around(symbols, line, name)
-            if container:
-                use["container"] = container
+            if line in containers:
+                use["container"] = containers[line]
             rows.append(((path_tier(shown(raw)), shown(raw), line), use))
     return sorted(rows, key=lambda row: row[0])
 

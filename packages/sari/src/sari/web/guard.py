@@ -1,7 +1,10 @@
 """Access checks: Host and Origin against pages of other sites, the daemon's token against other users of the machine.
 
-A browser signs in with a one-time key (made by `sari web` from the token) and keeps a cookie. Keys, cookies and MCP
-session ids are signed with the token and hold no state, so they survive a hand-over to a new daemon.
+A browser signs in with a one-time key (made by `sari web` from the token) and keeps a cookie and a page key. Cookies
+ignore ports: a browser sends this one to every listener of 127.0.0.1, of any user and any project. It therefore only
+selects the page that is shown. Requests for data also need the page key, which the page keeps in the storage of its
+origin. Keys, cookies and MCP session ids are signed with the token and hold no state, so they survive a hand-over to a
+new daemon.
 """
 
 from __future__ import annotations
@@ -16,12 +19,14 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from sari.web.http1 import Rejected, Request
+from sari.web.http1 import LARGEST_BODY, Rejected, Request
 
 KEY_S: Final = 120
 COOKIE_S: Final = 12 * 3600
+PAGE_KEY_HEADER: Final = "x-sari-page-key"
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _MOST_USED: Final = 4096
+_LARGEST_STRANGER_BODY: Final = 16 * 1024
 
 
 def sign(token: str, purpose: str, name: str, until: int) -> str:
@@ -55,7 +60,7 @@ class Caller:
 
 @dataclass(slots=True)
 class Guard:
-    """Runs the checks in order: Host, Origin, then token or cookie."""
+    """Runs the checks in order: Host, Origin, then the token, or a cookie with its page key."""
 
     token: str
     port: int
@@ -81,20 +86,33 @@ class Guard:
             raise Rejected(403, "pages of other sites may not call sari")
 
     def _own(self, origin: str, host: str) -> bool:
-        parts = urlsplit(origin)
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
         return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
 
-    def admit(self, request: Request) -> Caller | None:
-        """Return the caller, or None if neither token nor cookie is valid."""
-        kind, _, given = request.headers.get("authorization", "").partition(" ")
+    def largest_body(self, headers: Mapping[str, str]) -> int:
+        """Return the size of the body that a request may have: without access, that of a key to sign in."""
+        return LARGEST_BODY if self.admit(headers) is not None else _LARGEST_STRANGER_BODY
+
+    def admit(self, headers: Mapping[str, str]) -> Caller | None:
+        """Return the caller, or None if there is neither the token nor a cookie with its page key."""
+        kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.token.encode()):
             return Caller(None)
-        value = _cookies(request.headers).get(self.cookie, "")
-        name = signed_name(self.token, "cookie", value, self.clock()) if value else None
-        return Caller(name) if name else None
+        name = self.page_of(headers)
+        page_key = headers.get(PAGE_KEY_HEADER, "")
+        fits = name is not None and signed_name(self.token, f"page {self.port}", page_key, self.clock()) == name
+        return Caller(name) if fits else None
 
-    def sign_in(self, key: str) -> str | None:
-        """Return the cookie for a one-time key; None if the key is forged, expired or already used."""
+    def page_of(self, headers: Mapping[str, str]) -> str | None:
+        """Return the browser session that a cookie names. Not an access check: others can have the cookie."""
+        value = _cookies(headers).get(self.cookie, "")
+        return signed_name(self.token, f"cookie {self.port}", value, self.clock()) if value else None
+
+    def sign_in(self, key: str) -> tuple[str, str] | None:
+        """Return the cookie and the page key for a one-time key; None if that is forged, expired or already used."""
         now = self.clock()
         name = signed_name(self.token, "key", key, now)
         if name is None:
@@ -104,8 +122,11 @@ class Guard:
             if name in self._used or len(self._used) >= _MOST_USED:
                 return None
             self._used[name] = now + KEY_S
-        value = sign(self.token, "cookie", secrets.token_hex(16), int(now) + COOKIE_S)
-        return f"{self.cookie}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={COOKIE_S}"
+        # For this port only: whoever listens on it after this daemon receives both.
+        session, until = secrets.token_hex(16), int(now) + COOKIE_S
+        value = sign(self.token, f"cookie {self.port}", session, until)
+        cookie = f"{self.cookie}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={COOKIE_S}"
+        return cookie, sign(self.token, f"page {self.port}", session, until)
 
     def sign_out(self) -> str:
         return f"{self.cookie}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"

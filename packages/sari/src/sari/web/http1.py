@@ -17,7 +17,9 @@ from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _LARGEST_HEAD: Final = 32 * 1024
-_LARGEST_BODY: Final = 8 * 1024 * 1024
+LARGEST_BODY: Final = 8 * 1024 * 1024
+# 8 MiB has 7 digits.
+_LENGTH: Final = re.compile(r"[0-9]{1,12}")
 # The time in which a client must finish sending a request.
 _HEAD_S: Final = 15.0
 _BODY_S: Final = 30.0
@@ -111,6 +113,8 @@ class Connection:
 
     sock: socket.socket
     idle_s: float
+    # The size of a body that a request with these headers may have.
+    largest_body: Callable[[Mapping[str, str]], int] = lambda headers: LARGEST_BODY
     _buffer: bytearray = field(default_factory=bytearray)
 
     def read_request(self) -> Request | None:
@@ -122,17 +126,21 @@ class Connection:
         if "transfer-encoding" in headers:
             raise Rejected(411, "send the body with Content-Length")
         length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdigit()):
+        if not _LENGTH.fullmatch(length):
             raise Rejected(400, "Content-Length is not a number")
-        if int(length) > _LARGEST_BODY:
-            raise Rejected(413, f"the body is larger than {_LARGEST_BODY} bytes")
+        most = self.largest_body(headers)
+        if int(length) > most:
+            raise Rejected(413, f"the body is larger than {most} bytes")
         if headers.get("expect", "").lower() == "100-continue":
             self._send(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = self._read_body(int(length))
-        parts = urlsplit(target)
+        try:
+            parts = urlsplit(target)
+            query = parse_qs(parts.query, keep_blank_values=True, max_num_fields=100)
+        except ValueError as error:
+            raise Rejected(400, f"this is not the URL of a request ({error})") from error
         wanted = headers.get("connection", "").lower()
         keep_alive = "close" not in wanted and (version == "HTTP/1.1" or "keep-alive" in wanted)
-        query = parse_qs(parts.query, keep_blank_values=True, max_num_fields=100)
         return Request(method, unquote(parts.path), query, headers, body, keep_alive, self.is_gone)
 
     def is_gone(self) -> bool:

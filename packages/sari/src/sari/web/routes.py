@@ -1,6 +1,6 @@
 """Routes requests to the JSON routes, the page and `/mcp`, after the access checks.
 
-Only POST (and MCP's DELETE) changes state. Everything but `/health` requires the token or the page's cookie.
+Only POST (and MCP's DELETE) changes state. Everything but `/health` requires the token, or the page's cookie and key.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ class Routes:
         self._posts: Mapping[str, Callable[[Request, Caller], Response]] = {
             "/open": self._open,
             "/rescan": self._rescan,
-            "/signout": self._sign_out,
         }
 
     def answer(self, request: Request) -> Response:
@@ -66,8 +65,13 @@ class Routes:
             return self._health()
         if request.path == "/signin" and request.method == "POST":
             return self._sign_in(request)
-        caller = self._guard.admit(request)
+        if request.path == "/signout" and request.method == "POST":
+            return self._sign_out(request)
+        caller = self._guard.admit(request.headers)
         if caller is None:
+            # A browser loads the page without the key, which only the page's scripts can send. There is no data in it.
+            if page.has(request.path) and reading and self._guard.page_of(request.headers) is not None:
+                return page.asset(request.path)
             if request.path == "/" and reading:
                 return page.sign_in_page()
             why = "sari needs its token here: open the page with `sari web`, or send it as `Authorization: Bearer`"
@@ -83,6 +87,8 @@ class Routes:
             return self._mcp.answer(request)
         if path in self._posts:
             return self._posts[path](request, caller) if request.method == "POST" else _not_allowed("POST")
+        if path == "/signout":
+            return _not_allowed("POST")
         known = path in ("/status", "/doctor") or path in _TOOLS or page.has(path)
         if not known:
             return problem(404, f"there is nothing at {path}")
@@ -106,7 +112,7 @@ class Routes:
         workspaces = [asdict(view) for view in self._facade.workspaces()]
         wanted = request.one("workspace")
         if wanted is not None:
-            root = os.path.realpath(wanted)
+            root = _real(wanted)
             workspaces = [view for view in workspaces if view["root"] == root]
             if not workspaces:
                 raise UnknownWorkspace(f"{root} is not open here")
@@ -146,7 +152,7 @@ class Routes:
 
     def _root(self, named: str | None) -> Path:
         if named:
-            return Path(os.path.realpath(named))
+            return Path(_real(named))
         roots = [view.root for view in self._facade.workspaces()]
         if len(roots) == 1:
             return Path(roots[0])
@@ -181,15 +187,24 @@ class Routes:
         return as_json(result.get("structuredContent") or {})
 
     def _sign_in(self, request: Request) -> Response:
-        cookie = self._guard.sign_in(_field(request, "key"))
-        if cookie is None:
+        signed_in = self._guard.sign_in(_field(request, "key"))
+        if signed_in is None:
             return problem(401, "this key is too old or was used: run `sari web` again")
-        return as_json({"signed_in": True}, headers={"Set-Cookie": cookie})
+        cookie, page_key = signed_in
+        return as_json({"signed_in": True, "page_key": page_key}, headers={"Set-Cookie": cookie})
 
-    def _sign_out(self, request: Request, caller: Caller) -> Response:
-        if caller.page is not None:
+    def _sign_out(self, request: Request) -> Response:
+        """Remove the cookie, also of a page that has no key."""
+        caller = self._guard.admit(request.headers)
+        if caller is not None and caller.page is not None:
             self._facade.end_session(caller.page)
         return as_json({"signed_in": False}, headers={"Set-Cookie": self._guard.sign_out()})
+
+
+def _real(path: str) -> str:
+    if "\0" in path:
+        raise Rejected(400, "`workspace` holds a NUL character")
+    return os.path.realpath(path)
 
 
 def _field(request: Request, name: str) -> str:

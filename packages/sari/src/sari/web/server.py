@@ -42,7 +42,8 @@ class HttpServer:
     def __init__(self, facade: Facade, sock: socket.socket, token: str) -> None:
         self._sock = sock
         sock.setblocking(False)
-        self._routes = Routes(facade, Guard(token, sock.getsockname()[1]))
+        self._guard = Guard(token, sock.getsockname()[1])
+        self._routes = Routes(facade, self._guard)
         self._wake_read, self._wake_write = socket.socketpair()
         self._closing = threading.Event()
         self._lock = threading.Lock()
@@ -107,7 +108,9 @@ class HttpServer:
         accepted.setblocking(True)
         thread = threading.Thread(target=self._serve, args=(accepted,), name="sari-http-connection", daemon=True)
         with self._lock:
-            full = len(self._open) >= _MOST_CONNECTIONS
+            full = (len(self._open) >= _MOST_CONNECTIONS and not self._drop_waiting()) or (
+                len(self._threads) >= 2 * _MOST_CONNECTIONS
+            )
             if not full:
                 self._open[accepted] = _ConnectionState.FRESH
                 self._threads.add(thread)
@@ -116,8 +119,21 @@ class HttpServer:
             return
         thread.start()
 
+    def _drop_waiting(self) -> bool:
+        """Disconnect the client that has connected first of those without a request. Anyone on the machine can connect,
+        and must not lock the owner out.
+        """
+        waiting = (sock for sock, state in self._open.items() if state is not _ConnectionState.BUSY)
+        sock = next(waiting, None)
+        if sock is None:
+            return False
+        del self._open[sock]
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+        return True
+
     def _serve(self, sock: socket.socket) -> None:
-        connection = Connection(sock, _IDLE_S)
+        connection = Connection(sock, _IDLE_S, self._guard.largest_body)
         try:
             # The first request is always answered: it may have been sent before the server began to close.
             while self._one(connection, sock) and not self._closing.is_set():
@@ -127,7 +143,7 @@ class HttpServer:
             _log.debug("an HTTP client disconnected")
         finally:
             with self._lock:
-                del self._open[sock]
+                self._open.pop(sock, None)
                 self._threads.discard(threading.current_thread())
             sock.close()
 
@@ -160,7 +176,8 @@ class HttpServer:
 
     def _mark(self, sock: socket.socket, state: _ConnectionState) -> None:
         with self._lock:
-            self._open[sock] = state
+            if sock in self._open:
+                self._open[sock] = state
 
 
 def _refuse(sock: socket.socket) -> None:

@@ -1,6 +1,17 @@
 // Sends requests to the daemon. A daemon that is being replaced answers again within seconds, so reads are retried.
 
 const TIMEOUT_MS = 15000;
+// Set by the page that signs in. Other origins, such as other ports of this machine, cannot read it.
+const PAGE_KEY = "sari-page-key";
+
+export const isSignedIn = () => localStorage.getItem(PAGE_KEY) !== null;
+
+// Without the cookie, the same address shows how to sign in.
+export async function signOut() {
+  localStorage.removeItem(PAGE_KEY);
+  await fetch("signout", { method: "POST", credentials: "same-origin" });
+  location.reload();
+}
 
 export class Failure extends Error {
   constructor(status, message) {
@@ -20,7 +31,8 @@ async function ask(path, options) {
   for (let wait = 150; ; wait = Math.min(wait * 2, 2000)) {
     let answer;
     try {
-      answer = await fetch(path, { credentials: "same-origin", ...options });
+      const headers = { ...options.headers, "X-Sari-Page-Key": localStorage.getItem(PAGE_KEY) ?? "" };
+      answer = await fetch(path, { credentials: "same-origin", ...options, headers });
     } catch (error) {
       if (options.signal?.aborted) throw error;
       if (Date.now() - started > TIMEOUT_MS) throw new Failure(0, "sari does not answer. Is its daemon running? Try `sari web`.");

@@ -1,7 +1,7 @@
 // Connects the parts of the page. The form and the URL determine what is shown, never the order of events: text that was
 // typed before this script ran, before the workspaces were known or before the index was ready is searched too.
 
-import { Failure, getFrom, post } from "./api.js";
+import { Failure, getFrom, isSignedIn, post, signOut } from "./api.js";
 import { byId, element } from "./dom.js";
 import * as results from "./results.js";
 import * as status from "./status.js";
@@ -106,7 +106,7 @@ async function refresh() {
   try {
     look(await status.read());
   } catch (error) {
-    if (error.status === 401) return location.reload();
+    if (error.status === 401) return signOut();
     byId("index-state").textContent = error.message;
   }
   return setTimeout(refresh, document.hidden ? REFRESH_MS * 5 : REFRESH_MS);
@@ -161,7 +161,11 @@ function begin() {
   byId("rescan").addEventListener("click", () => status.rescan(workspace));
 }
 
-begin();
-await openWorkspace();
-await search();
-refresh();
+async function run() {
+  begin();
+  await openWorkspace();
+  await search();
+  refresh();
+}
+
+await (isSignedIn() ? run() : signOut());

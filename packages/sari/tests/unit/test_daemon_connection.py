@@ -1,0 +1,117 @@
+"""One client of the daemon that sends what no client should: the daemon stays bounded, and others are served."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from sari.daemon.calls import Calls
+from sari.daemon.connection import Connection
+from sari.daemon.root_access import RootAccess
+from sari.daemon.service import Service
+from sari.daemon.sessions import Session, Sessions
+from sari.daemon.workspaces import Workspaces
+from sari.protocol import jsonrpc
+from sari.protocol.tooling import ToolResult
+from sari.registry.layout import Layout
+
+_DEADLINE_S = 60.0
+
+
+class Held:
+    """A workspace whose calls wait until they are released or cancelled."""
+
+    def __init__(self) -> None:
+        self.entered: list[object] = []
+        self.release = threading.Event()
+
+    def call(self, _tool: str, arguments: Any, call: Any) -> ToolResult:
+        self.entered.append(arguments.get("query"))
+        while not self.release.wait(0.01) and not call.cancelled:
+            pass
+        return ToolResult("cancelled" if call.cancelled else "done", {})
+
+    def close(self) -> None:
+        return None
+
+
+def calls_on(held: Held, folder: Path, threads: ThreadPoolExecutor) -> Calls:
+    workspaces = Workspaces(cast("Any", lambda _root, _data: held), folder, threads)
+    return Calls(workspaces, threads, RootAccess(Layout(str(folder / "server.json")), "/nonexistent"), 600.0)
+
+
+def request(number: int, query: str, root: Path) -> jsonrpc.Message:
+    params = {"name": "search", "arguments": {"query": query}, "_meta": {"sari/root": str(root)}}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+async def until(is_true: Any) -> None:
+    async with asyncio.timeout(_DEADLINE_S):
+        while not is_true():
+            await asyncio.sleep(0.01)
+
+
+def test_a_client_that_sends_many_calls_keeps_no_other_waiting(tmp_path: Path) -> None:
+    async def run() -> None:
+        held = Held()
+        with ThreadPoolExecutor(12) as threads:
+            calls = calls_on(held, tmp_path, threads)
+            flood = Session("flood", "", 0.0)
+            tasks = [
+                asyncio.create_task(calls.answer(request(n, "flood", tmp_path), flood, "", None)) for n in range(200)
+            ]
+            await until(lambda: held.entered.count("flood") == 4)
+            other = asyncio.create_task(
+                calls.answer(request(1, "other", tmp_path), Session("other", "", 0.0), "", None)
+            )
+            await until(lambda: "other" in held.entered)
+            assert held.entered.count("flood") == 4
+            held.release.set()
+            async with asyncio.timeout(_DEADLINE_S):
+                answers = await asyncio.gather(other, *tasks)
+            assert all("result" in answer for answer in answers)
+
+    asyncio.run(run())
+
+
+def test_calls_with_the_same_id_end_with_their_client_and_a_thousand_are_enough(tmp_path: Path) -> None:
+    async def run() -> None:
+        held = Held()
+        with ThreadPoolExecutor(12) as threads:
+            calls = calls_on(held, tmp_path, threads)
+            sessions = Sessions(600.0)
+            nothing = SimpleNamespace(
+                token="t" * 32, connections=set(), strangers={}, sessions=sessions, calls=calls, draining=False,
+                touch=lambda: None, someone_left=lambda: None, note_defect=lambda _error: None,
+                identity=dict, begin_session=lambda name, *_: sessions.take(name, "", 0.0),
+            )  # fmt: skip
+            service = cast("Service", nothing)
+            loop = asyncio.get_running_loop()
+            server = await loop.create_server(lambda: Connection(service), "127.0.0.1", 0)
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2], limit=1 << 20)
+
+            async def answer_to(message: jsonrpc.Message) -> Any:
+                writer.write(jsonrpc.encode(message) + b"\n")
+                async with asyncio.timeout(_DEADLINE_S):
+                    return jsonrpc.decode(await reader.readline())
+
+            hello = {"jsonrpc": "2.0", "id": 0, "method": "sari/identify", "params": {"token": "t" * 32}}
+            assert "result" in await answer_to(hello)
+            # More digits than a float holds: an exception here would end the connection.
+            session = {"session": "one", "idle_s": 10**400}
+            assert "result" in await answer_to(
+                {"jsonrpc": "2.0", "id": 0, "method": "sari/session", "params": session}
+            )
+            for _ in range(1_000):
+                writer.write(jsonrpc.encode(request(7, "same", tmp_path)) + b"\n")
+            refused = await answer_to(request(7, "same", tmp_path))
+            assert refused["error"]["code"] == jsonrpc.UNAVAILABLE
+            await until(lambda: held.entered.count("same") == 4)
+            writer.close()
+            await until(lambda: calls.running == 0)
+            assert held.entered.count("same") < 1_000, "those that waited never began"
+            server.close()
+
+    asyncio.run(run())
