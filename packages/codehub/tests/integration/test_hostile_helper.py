@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -16,6 +18,10 @@ from codehub.adapters.setup_channel import WorkspacedLinks
 from codehub.adapters.workspaced_client import ByteStream, WorkspacedClient
 from codehub.domain.errors import UpstreamUnavailable
 from codehub.ports.instances import Upstream
+from codehub.services import doors
+from codehub.services.database import Database
+from codehub.services.doors import Doors
+from codehub.services.workspaces import Workspaces
 
 OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -97,9 +103,17 @@ async def test_a_build_does_not_wait_for_files_whose_answer_never_begins(
     path = str(tmp_path / "helper.sock")
     async with asyncio.timeout(60), await asyncio.start_unix_server(serve, path):
         upstream = Upstream(str(tmp_path), socket_path=path, uid=os.getuid())
-        with pytest.raises(UpstreamUnavailable, match="does not send the folder app"):
+        with pytest.raises(UpstreamUnavailable, match="does not send app"):
             async with WorkspacedFiles().context(upstream, "app", 1 << 20):
                 pass
+        for read in (WorkspacedFiles().read, WorkspacedFiles().folder):
+            with pytest.raises(UpstreamUnavailable, match="does not send app"):
+                await read(upstream, "app", 1 << 20)
+        monkeypatch.setattr(doors, "_JSON_TIMEOUT_S", 0.2)
+        access = Doors(cast(Database, None), cast(Workspaces, None), {}, lambda: datetime.now(UTC))
+        with pytest.raises(UpstreamUnavailable, match="does not answer"):
+            await access.json(upstream, "GET", "/ports")
+        assert not access.under_way
         silent.set()
     async with (
         asyncio.timeout(60),
