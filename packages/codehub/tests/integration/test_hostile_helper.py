@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from codehub.adapters import build_files, workspaced_client
 from codehub.adapters.build_files import WorkspacedFiles
-from codehub.adapters.workspaced_client import WorkspacedClient
+from codehub.adapters.setup_channel import WorkspacedLinks
+from codehub.adapters.workspaced_client import ByteStream, WorkspacedClient
 from codehub.domain.errors import UpstreamUnavailable
 from codehub.ports.instances import Upstream
+from codehub.services import doors
+from codehub.services.database import Database
+from codehub.services.doors import Doors
+from codehub.services.workspaces import Workspaces
 
 OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -96,9 +103,17 @@ async def test_a_build_does_not_wait_for_files_whose_answer_never_begins(
     path = str(tmp_path / "helper.sock")
     async with asyncio.timeout(60), await asyncio.start_unix_server(serve, path):
         upstream = Upstream(str(tmp_path), socket_path=path, uid=os.getuid())
-        with pytest.raises(UpstreamUnavailable, match="does not send the folder app"):
+        with pytest.raises(UpstreamUnavailable, match="does not send app"):
             async with WorkspacedFiles().context(upstream, "app", 1 << 20):
                 pass
+        for read in (WorkspacedFiles().read, WorkspacedFiles().folder):
+            with pytest.raises(UpstreamUnavailable, match="does not send app"):
+                await read(upstream, "app", 1 << 20)
+        monkeypatch.setattr(doors, "_JSON_TIMEOUT_S", 0.2)
+        access = Doors(cast(Database, None), cast(Workspaces, None), {}, lambda: datetime.now(UTC))
+        with pytest.raises(UpstreamUnavailable, match="does not answer"):
+            await access.json(upstream, "GET", "/ports")
+        assert not access.under_way
         silent.set()
     async with (
         asyncio.timeout(60),
@@ -106,3 +121,60 @@ async def test_a_build_does_not_wait_for_files_whose_answer_never_begins(
     ):
         async with WorkspacedFiles().context(there, "app", 1 << 20) as files:
             assert b"".join([part async for part in files]) == b"file"
+
+
+Sending = Callable[[Upstream, AsyncIterator[bytes]], Awaitable[None]]
+
+
+async def upload(upstream: Upstream, parts: AsyncIterator[bytes]) -> None:
+    async with WorkspacedClient().request(upstream, "PUT", "/files/x", body=parts):
+        pass
+
+
+async def type_into_a_terminal(upstream: Upstream, parts: AsyncIterator[bytes]) -> None:
+    async with WorkspacedClient().stream(upstream, "/terminals/x/attach") as stream:
+        assert isinstance(stream, ByteStream)
+        async for part in parts:
+            await stream.write(part)
+
+
+async def answer_on_the_link(upstream: Upstream, parts: AsyncIterator[bytes]) -> None:
+    async with WorkspacedLinks().open(upstream) as stream:
+        assert stream is not None
+        async for part in parts:
+            await stream.send({"answer": 1, "value": part.decode()})
+
+
+@pytest.mark.parametrize("send", [upload, type_into_a_terminal, answer_on_the_link])
+async def test_what_a_workspace_does_not_read_keeps_nothing_open(tmp_path: Path, send: Sending) -> None:
+    """A term of the coordinator ends when its links have ended, and an upload when its client has left."""
+    sent, over = 0, asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if b"Upgrade" in await reader.readuntil(b"\r\n\r\n"):
+            writer.write(
+                b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: codehub-stream\r\n\r\n"
+            )
+        await over.wait()
+        writer.close()
+
+    async def parts() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 1
+            yield bytes(65_536)
+
+    path = str(tmp_path / "helper.sock")
+    async with asyncio.timeout(60), await asyncio.start_unix_server(serve, path):
+        sending = asyncio.ensure_future(send(Upstream(str(tmp_path), socket_path=path, uid=os.getuid()), parts()))
+        before = -1
+        while before != sent or not sent:  # until the buffers are full
+            before = sent
+            await asyncio.sleep(0.2)
+        sending.cancel()
+        await asyncio.wait({sending}, timeout=20)
+        ended = sending.done()
+        over.set()
+        with contextlib.suppress(asyncio.CancelledError, UpstreamUnavailable):
+            await sending
+        assert ended

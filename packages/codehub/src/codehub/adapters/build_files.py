@@ -18,7 +18,8 @@ from codehub.domain.errors import ArchiveCorrupted, Invalid, UpstreamUnavailable
 from codehub.ports.instances import Upstream
 
 _TAR = {"Accept": "application/x-tar"}
-# A build waits for its files in one of two slots for all users. The helper answers before it has read them.
+# Of small files, and until a folder begins to arrive: a build waits for it in one of two slots for all users, and its own
+# limit applies to the rest.
 _ANSWER_TIMEOUT_S = 60.0
 
 
@@ -27,13 +28,13 @@ class WorkspacedFiles:
     client: WorkspacedClient = field(default_factory=WorkspacedClient)
 
     async def read(self, upstream: Upstream, path: str, most: int) -> bytes | None:
-        async with self.client.request(upstream, "GET", _target(path)) as answer:
+        async with _in_time(path), self.client.request(upstream, "GET", _target(path)) as answer:
             if answer.headers.get("content-type", "").startswith("application/x-tar"):
                 return None  # a folder
             return await _whole(answer, path, most)
 
     async def folder(self, upstream: Upstream, path: str, most: int) -> Mapping[str, File] | None:
-        async with self.client.request(upstream, "GET", _target(path), _TAR) as answer:
+        async with _in_time(path), self.client.request(upstream, "GET", _target(path), _TAR) as answer:
             raw = await _whole(answer, path, most)
         if raw is None:
             return None
@@ -46,14 +47,20 @@ class WorkspacedFiles:
     async def context(self, upstream: Upstream, path: str, most: int) -> AsyncIterator[AsyncIterator[bytes]]:
         async with contextlib.AsyncExitStack() as stack:
             target = _target(path) + "?dockerignore=1"
-            try:
-                async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-                    answer = await stack.enter_async_context(self.client.request(upstream, "GET", target, _TAR))
-            except TimeoutError:
-                raise UpstreamUnavailable(f"the workspace does not send the folder {path} of the build") from None
+            async with _in_time(path):
+                answer = await stack.enter_async_context(self.client.request(upstream, "GET", target, _TAR))
             if answer.status != 200:
                 raise Invalid(f"the folder {path} of the build cannot be read")
             yield _bounded(answer, path, most)
+
+
+@contextlib.asynccontextmanager
+async def _in_time(path: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+            yield
+    except TimeoutError:
+        raise UpstreamUnavailable(f"the workspace does not send {path}, which the build needs") from None
 
 
 def _target(path: str) -> str:

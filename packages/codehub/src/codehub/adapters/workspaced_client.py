@@ -278,6 +278,9 @@ class _Stream(httpcore.AsyncNetworkStream):
             raise httpcore.WriteError(str(error)) from error
 
     async def aclose(self) -> None:
+        # Closing would wait until the workspace has read the rest, which it may never do.
+        if self.writer.transport.get_write_buffer_size():
+            self.writer.transport.abort()
         self.writer.close()
         with contextlib.suppress(OSError):
             await self.writer.wait_closed()

@@ -29,6 +29,8 @@ from codehub.services.workspaces import Edit, Workspaces
 _POLL_INTERVAL_S, _LONGEST_POLL_INTERVAL_S = 0.25, 2.0
 # A helper that was just started needs a moment until it listens.
 _HELPER_TIMEOUT_S = 20.0
+# CodeHub's own short requests, whose client does not end them by leaving. Making an SSH host key may take 30 s.
+_JSON_TIMEOUT_S = 60.0
 _CONNECT_INTERVAL_S, _LONGEST_CONNECT_INTERVAL_S = 0.05, 1.0
 # Requests per workspace: each takes memory here, and time while it waits for a helper that does not answer.
 MOST_AT_ONCE = 512
@@ -160,8 +162,15 @@ class Doors:
 
     async def json(self, upstream: Upstream, method: str, target: str, body: object = None) -> object:
         sent = None if body is None else json.dumps(body).encode()
-        async with self.request(upstream, method, target, {"Content-Type": "application/json"}, sent) as answer:
-            return await decoded(answer)
+        headers = {"Content-Type": "application/json"}
+        try:
+            async with (
+                asyncio.timeout(_JSON_TIMEOUT_S),
+                self.request(upstream, method, target, headers, sent) as answer,
+            ):
+                return await decoded(answer)
+        except TimeoutError:
+            raise UpstreamUnavailable("the workspace's helper (workspaced) does not answer") from None
 
     async def _answered(self, upstream: Upstream, ask: Callable[[], Awaitable[T]], repeatable: bool) -> T:
         """Return the answer. A connection that breaks before it is repeated: the helper may be restarting."""

@@ -21,7 +21,7 @@ _LONGEST_EDIT = 16 << 20
 _MOST_ENTRIES = 10_000
 _DEEPEST = 32
 UPLOAD_PREFIX = ".codehub-upload-"
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)$")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})\Z")
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO must not block the helper
 
 

@@ -20,7 +20,7 @@ def command_of(body: dict[str, object]) -> list[str]:
 
 
 def whole_number(text: str, name: str) -> int:
-    if not text.isdigit() or len(text) > 18:
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
         raise invalid(f"`{name}` is a number")
     return int(text)
 

@@ -15,7 +15,7 @@ _CONNECT_TIMEOUT_S = 10.0
 
 
 def port_of(text: str) -> int:
-    if not text.isdigit() or len(text) > 5 or not 1 <= int(text) <= 65535:
+    if not (text.isascii() and text.isdigit()) or len(text) > 5 or not 1 <= int(text) <= 65535:
         raise invalid(f"{text!r} is not a port; ports are 1 to 65535")
     return int(text)
 

@@ -28,6 +28,12 @@ _PREFIX = ".codehub-upload-"
 _MOST_MEMBERS = 1_000_000
 _DEEPEST = 500  # folders are made and removed recursively
 _LONGEST_IGNORE = 256 << 10
+# A path and a link have at most 4 KiB. `tarfile` reads such a header as a whole, and copies global ones into every member.
+_LONGEST_HEADER = 64 << 10
+_MOST_GLOBAL = 100
+_HEADERS = (
+    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK
+)  # fmt: skip
 
 
 def pack(left_out: Callable[[str, bool], bool] = lambda path, is_folder: False) -> None:
@@ -122,6 +128,15 @@ def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
 
 
+class _Member(tarfile.TarInfo):
+    """A member whose headers are bounded."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in _HEADERS and (self.size > _LONGEST_HEADER or len(archive.pax_headers) > _MOST_GLOBAL):
+            raise ValueError("it has headers that are too long")
+        return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
+
+
 def unpack(source: Source, folder: str, mode: Literal["r|", "r|*"], outward: list[str] | None = None) -> int:
     """Unpack into a folder and return how many entries there were.
 
@@ -142,11 +157,12 @@ def unpack(source: Source, folder: str, mode: Literal["r|", "r|*"], outward: lis
 
 def _extract(source: Source, staging: str, mode: Literal["r|", "r|*"], outward: list[str] | None) -> int:
     count = 0
-    with tarfile.open(fileobj=source, mode=mode, bufsize=1 << 18) as archive:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=source, mode=mode, bufsize=1 << 18, tarinfo=_Member) as archive:  # type: ignore[call-overload]
         # Newer Pythons would refuse some valid members. The checks below decide.
         if hasattr(tarfile, "fully_trusted_filter"):
             archive.extraction_filter = tarfile.fully_trusted_filter
         for member in archive:
+            archive.members.clear()  # it would keep all of them
             count += 1
             if count > _MOST_MEMBERS:
                 raise ValueError(f"more than {_MOST_MEMBERS} entries")

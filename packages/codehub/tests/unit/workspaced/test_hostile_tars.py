@@ -183,3 +183,56 @@ def test_a_name_that_no_file_can_have_is_an_error_that_leaves_nothing(name: str,
         tars.unpack(io.BytesIO(packed([member("fine"), member(name)])), str(place), "r|*")
     assert os.listdir(place) == ["kept"]
     assert_harmless(place)
+
+
+def header(kind: bytes, size: int) -> bytes:
+    made = member("headers", kind)
+    made.size = size
+    return made.tobuf(tarfile.USTAR_FORMAT)
+
+
+class Endless:
+    """An archive that goes on with zeros for as long as it is read."""
+
+    def __init__(self, begin: bytes) -> None:
+        self._begin = io.BytesIO(begin)
+        self.size = 0
+
+    def read(self, size: int, /) -> bytes:
+        assert self.size < 64 << 20, "it is read on and on"
+        self.size += size
+        return self._begin.read(size).ljust(size, b"\0")
+
+
+@pytest.mark.parametrize("kind", [b"x", b"g", b"X", b"L", b"K"])
+def test_a_header_that_does_not_end_is_not_read(tmp_path: Path, kind: bytes) -> None:
+    """It was read into memory as a whole: a workspace could fill that of a user's own machine."""
+    source = Endless(header(kind, 1 << 32))
+    with pytest.raises(ValueError, match="too long"):
+        tars.unpack(source, str(tmp_path), "r|")
+    assert os.listdir(tmp_path) == []
+
+
+def test_headers_for_all_members_do_not_add_up(tmp_path: Path) -> None:
+    """Each member has a copy of all of them: 20 MB with ten thousand of both took gigabytes."""
+    parts = []
+    for number in range(300):
+        record = b"19 key%05d=%06d\n" % (number, number)
+        assert len(record) == 19
+        parts += [header(tarfile.XGLTYPE, len(record)), record.ljust(512, b"\0"), member(f"f{number}").tobuf()]
+        parts.append(b"evil".ljust(512, b"\0"))
+    with pytest.raises(ValueError, match="too long"):
+        tars.unpack(io.BytesIO(b"".join(parts)), str(tmp_path), "r|")
+
+
+def test_usual_headers_are_read(tmp_path: Path) -> None:
+    made = io.BytesIO()
+    names = ["long" * 60, "ü" * 100]
+    for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
+        with tarfile.open(fileobj=made, mode="w", format=form, pax_headers={"comment": "0" * 40}) as archive:
+            for name in names:
+                archive.addfile(member(name), io.BytesIO(b"evil"))
+        made.seek(0)
+        assert tars.unpack(made, str(tmp_path), "r|") == 2
+        assert sorted(os.listdir(tmp_path)) == sorted(names)
+        made = io.BytesIO()

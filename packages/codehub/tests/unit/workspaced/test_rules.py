@@ -21,6 +21,8 @@ from codehub.workspaced import netports, paths, proctable, tars
 from codehub.workspaced.activity import WINDOW_S, History, Proc, busiest
 from codehub.workspaced.errors import RequestError
 from codehub.workspaced.files import parse_range
+from codehub.workspaced.request_body import whole_number
+from codehub.workspaced.streams import port_of
 from codehub.workspaced.timestamps import timestamp
 
 FOLDER = Path(codehub.workspaced.__file__).parent
@@ -279,3 +281,14 @@ def test_the_source_is_python_3_9_and_imports_nothing_of_codehub() -> None:
                 assert not any(alias.name.startswith("codehub") for alias in node.names), path
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 assert not (node.module or "").startswith("codehub"), path
+
+
+@pytest.mark.parametrize(
+    "text", ["²", "٣", "", "-1", "1" * 5000], ids=["superscript", "arabic", "empty", "negative", "long"]
+)
+def test_what_is_no_number_is_refused_and_breaks_no_connection(text: str) -> None:
+    """Python takes some characters for digits that it cannot read, and refuses to read thousands of them."""
+    for read in (port_of, lambda given: whole_number(given, "after")):
+        with pytest.raises(RequestError):
+            read(text)
+    assert parse_range(f"bytes={text}-{text}", 10) is None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from codehub.domain.doors import IDE, Door, Kind, prefix_of, read_key
 from codehub.domain.errors import BackendDown
@@ -36,15 +36,22 @@ ANSWERS_WITHIN_S: Final = 5.0
 # The same while it did not answer the last query. A request whose target is known does not wait at all.
 SILENT_ANSWERS_WITHIN_S: Final = 1.0
 
-Resolve = Callable[
-    [str, str, bool], Awaitable[Upstream | None]
-]  # (backend, workspace id, whether to resolve the helper)
+K = TypeVar("K")
+T = TypeVar("T")
+_Place = tuple[str, str, bool]  # backend, workspace id, whether it is the helper's
+Resolve = Callable[[str, str, bool], Awaitable[Upstream | None]]  # the parts of a place
 
 
 @dataclass(slots=True)
 class _Known:
     target: Target
     backend: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    upstream: Upstream | None
     at: float
 
 
@@ -65,6 +72,11 @@ class Targets:
         self._known: dict[bytes, _Known] = {}  # by door
         # By door, and whether they follow a failed connection: those must not share the result of an earlier query.
         self._queries: dict[tuple[bytes, bool], asyncio.Task[Target | None]] = {}
+        # All ports of a workspace have the address of its helper, so they share one query to the backend.
+        self._addresses: dict[_Place, _Address] = {}
+        self._asked: dict[
+            tuple[_Place, bool], asyncio.Task[_Address]
+        ] = {}  # and whether it follows a failed connection
         self._silent: set[str] = set()  # the backends that did not answer the last query
         self._rule_sets: dict[tuple[str, ...], BackgroundTraffic] = {}
 
@@ -90,30 +102,44 @@ class Targets:
 
     def _start_query(self, workspace: Workspace, door: Door, *, again: bool) -> asyncio.Task[Target | None]:
         key = (door.key(workspace.id), again)
-        task = asyncio.get_running_loop().create_task(self._query(workspace, door), name="find target")
+        task = asyncio.get_running_loop().create_task(self._query(workspace, door, again=again), name="find target")
         self._queries[key] = task
-
-        def over(done: asyncio.Task[Target | None]) -> None:
-            self._queries.pop(key, None)
-            if not done.cancelled():
-                done.exception()  # also retrieved here, because nobody may wait any more
-
-        task.add_done_callback(over)
+        task.add_done_callback(lambda done: _forget(self._queries, key, done))
         return task
 
     def is_silent(self, backend: str) -> bool:
         """Return whether the backend did not answer when it was last asked for an address."""
         return backend in self._silent
 
-    async def _query(self, workspace: Workspace, door: Door) -> Target | None:
+    async def _address(self, place: _Place, *, again: bool) -> _Address:
+        address = self._addresses.get(place)
+        if address is not None and not again and self._clock.now - address.at < BELIEVED_S:
+            return address
+        task = self._asked.get((place, again))
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._ask(place), name="ask backend")
+            self._asked[place, again] = task
+            task.add_done_callback(lambda done: _forget(self._asked, (place, again), done))
+        return await asyncio.shield(task)
+
+    async def _ask(self, place: _Place) -> _Address:
+        address = _Address(await self._resolve(*place), self._clock.now)
+        if address.upstream is not None:  # one that is starting is asked for again
+            self._addresses[place] = address
+        else:
+            self._addresses.pop(place, None)
+        return address
+
+    async def _query(self, workspace: Workspace, door: Door, *, again: bool) -> Target | None:
         key = door.key(workspace.id)
         try:
-            upstream = await self._resolve(workspace.instance_backend, workspace.id, door != IDE)
+            address = await self._address((workspace.instance_backend, workspace.id, door != IDE), again=again)
         except BackendDown:
             self._silent.add(workspace.instance_backend)
             known = self._known.get(key)
             return known.target if known is not None else None
         self._silent.discard(workspace.instance_backend)
+        upstream = address.upstream
         if upstream is None:
             self._drop(key)
             return None
@@ -122,7 +148,7 @@ class Targets:
         if target is None:
             self._drop(key)
             target = self._make(workspace, door, upstream)
-        self._known[key] = _Known(target, workspace.instance_backend, self._clock.now)
+        self._known[key] = _Known(target, workspace.instance_backend, address.at)
         return target
 
     def _make(self, workspace: Workspace, door: Door, upstream: Upstream) -> Target:
@@ -166,10 +192,18 @@ class Targets:
             kept_s = PORT_FORGOTTEN_S if isinstance(known.target.pool, PortPool) else FORGOTTEN_S
             if now - known.at > kept_s and not known.target.pool.open and known.backend not in self._silent:
                 self._drop(key)
+        for place in [place for place, address in self._addresses.items() if now - address.at >= BELIEVED_S]:
+            del self._addresses[place]
         self._activity.forget_idle({read_key(key)[0] for key in self._known})
 
     def close(self) -> None:
-        for query in list(self._queries.values()):
+        for query in [*self._queries.values(), *self._asked.values()]:
             query.cancel()
         for known in self._known.values():
             known.target.pool.close()
+
+
+def _forget(tasks: dict[K, asyncio.Task[T]], key: K, done: asyncio.Task[T]) -> None:
+    tasks.pop(key, None)
+    if not done.cancelled():
+        done.exception()  # also retrieved here, because nobody may wait any more

@@ -190,9 +190,10 @@ class Tunnel:
         if self.is_websocket:
             if not self.server.between_frames:
                 return False
-            if not self.server.ended:
+            # uvloop refuses to write to a side that is gone, and the shutdown of all other tunnels would end here.
+            if not self.server.ended and not self.client.gone:
                 self.client.transport.write(close_frame(self.admission.target.close_code, masked=False))
-            if not self.client.ended and self.client.between_frames:
+            if not self.client.ended and not self.server.gone and self.client.between_frames:
                 self.server.transport.write(close_frame(1001, masked=True))
         self._closing = True
         self.client.transport.close()
