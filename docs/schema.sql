@@ -359,6 +359,7 @@ ALTER TABLE ONLY public.workspaces
 CREATE INDEX api_tokens_by_user ON public.api_tokens USING btree (user_id);
 CREATE INDEX audit_events_actor ON public.audit_events USING btree (actor, id);
 CREATE INDEX audit_events_at ON public.audit_events USING btree (at);
+CREATE INDEX audit_events_sign_ins ON public.audit_events USING btree (actor, address, at) WHERE (event = 'sign_in.succeeded'::text);
 CREATE INDEX audit_events_workspace ON public.audit_events USING btree (workspace_id, id) WHERE (workspace_id IS NOT NULL);
 CREATE INDEX login_links_by_expiry ON public.login_links USING btree (expires_at);
 CREATE INDEX login_links_by_token ON public.login_links USING btree (token_id) WHERE (token_id IS NOT NULL);

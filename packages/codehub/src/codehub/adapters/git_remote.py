@@ -7,7 +7,6 @@ redirect is followed, no configuration or hook of this machine is read, and time
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ipaddress
 import os
@@ -21,9 +20,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from codehub.adapters.addresses import is_public, own_addresses
+from codehub.adapters.own_threads import OwnThreads
 from codehub.domain.errors import Invalid, Unavailable
 from codehub.domain.repository import RepositoryUrl
 from codehub.fair_slots import FairSlots
@@ -57,6 +58,8 @@ class GitRemote:
         self._allowed = [ipaddress.ip_network(text) for text in allowed]
         self._ca = ca
         self._slots = FairSlots(_AT_ONCE)
+        # As many as slots. The shared threads check passwords, and a name server that never answers keeps its thread.
+        self._threads = OwnThreads("git-remote", _AT_ONCE)
 
     async def branches(self, url: RepositoryUrl, username: str, token: str, user_id: str = "") -> Branches:
         """Return the branches. Raises Invalid with the problem. Without a token, username and token are empty.
@@ -71,7 +74,8 @@ class GitRemote:
             pin = f"{host.strip('[]')}:{port}:{address}"
             with tempfile.TemporaryDirectory(prefix="codehub-git-") as folder:
                 os.chmod(folder, 0o755)  # noqa: S103 - git runs as nobody, and the folder contains no secrets
-                code, output = await asyncio.to_thread(self._run, url.url, pin, Path(folder), username, token)
+                run = partial(self._run, url.url, pin, Path(folder), username, token)
+                code, output = await self._threads.run(run)
         if code != 0:
             raise Invalid(_explained(output, url, bool(token)))
         head = _HEAD.search(output)
@@ -79,11 +83,11 @@ class GitRemote:
         return Branches(head[1] if head else "", names)
 
     async def _checked_address(self, host: str, port: int) -> str:
-        loop = asyncio.get_running_loop()
+        # Without a limit of ours: a lookup cannot be cancelled, and its user keeps the slot until the resolver gives up.
+        lookup = partial(socket.getaddrinfo, host.strip("[]"), port, type=socket.SOCK_STREAM)
         try:
-            async with asyncio.timeout(_TIMEOUT_S):
-                found = await loop.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
-        except (OSError, TimeoutError, UnicodeError):
+            found = await self._threads.run(lookup)
+        except (OSError, UnicodeError):
             raise Invalid(f"there is no host named {host}") from None
         own = own_addresses()
         addresses = [str(entry[4][0]) for entry in found]

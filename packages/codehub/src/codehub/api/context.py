@@ -16,7 +16,7 @@ from codehub.api.config import ApiConfig, ApiDeps
 from codehub.api.metrics import ApiMetrics
 from codehub.api.workspace_views import workspace_view
 from codehub.domain.cookies import cookie_values
-from codehub.domain.errors import Denied, Unauthorized
+from codehub.domain.errors import CodeHubError, Denied, Unauthorized
 from codehub.domain.profiles import Catalog, Runs
 from codehub.services.accounts import Accounts
 from codehub.services.audit import Audit, Visits
@@ -39,6 +39,8 @@ from codehub.services.workspaces import Workspaces
 SESSION_KEY = "x-codehub-session-key"
 # A browser cannot send custom headers with a WebSocket, only the protocols it offers: one of them carries the key.
 KEY_PROTOCOL = "codehub.key."
+# How long a stream outlives its session.
+CHECK_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,20 @@ async def principal(request: HTTPConnection) -> Principal:
     if who.workspace_id is not None and not _within(request.url.path, who.workspace_id):
         raise Denied(f"this API token is valid for workspace {who.workspace_id} only")
     return who
+
+
+async def signed_out(request: HTTPConnection, *, was_admin: bool = False) -> None:
+    """Return when the session or token of an open stream has ended, or the role that it needs."""
+    while True:
+        await asyncio.sleep(CHECK_EVERY_S)
+        try:
+            who = await principal(request)
+        except (Unauthorized, Denied):
+            return
+        except CodeHubError:
+            continue  # the database is down: open connections continue
+        if was_admin and not who.is_admin:
+            return
 
 
 def _within(path: str, workspace_id: str) -> bool:

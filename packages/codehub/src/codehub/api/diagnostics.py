@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Query
 from starlette.responses import Response
 
-from codehub.api.context import Ctx, Who
+from codehub.api.context import Ctx, Who, signed_out
 from codehub.api.openapi import signed_in
 from codehub.api.router import api_router
 from codehub.api.schemas import LogsQuery, PageQuery
@@ -84,6 +85,7 @@ async def workspace_logs(workspace_id: str, query: Annotated[LogsQuery, Query()]
         media_type="text/plain; charset=utf-8",
         send_s=ctx.live.pace.send_s,
         leaving=ctx.leaving,
+        ended=partial(signed_out, was_admin=who.is_admin),
     )
 
 

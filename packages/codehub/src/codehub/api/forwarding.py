@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import structlog
 from fastapi import Query
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from codehub.adapters.workspaced_client import Answer
-from codehub.api.context import Context
+from codehub.api.context import Context, signed_out
 from codehub.ports.instances import Upstream
 from codehub.services.principal import Principal
 
@@ -36,7 +36,7 @@ def abort(scope: Scope) -> None:
 
 
 class Forwarded(Response):
-    """A streamed answer of the workspace. Ends when the client disconnects."""
+    """A streamed answer of the workspace. Ends when the client disconnects, or when its session has ended."""
 
     def __init__(
         self,
@@ -67,12 +67,14 @@ class Forwarded(Response):
         exchange = asyncio.ensure_future(self._exchange(bounded))
         # While the request body is being read, the read detects a disconnected client.
         leaving = asyncio.ensure_future(_forever() if streams_up else _left(receive))
+        ended = asyncio.ensure_future(signed_out(HTTPConnection(scope)))
+        tasks = (exchange, leaving, ended)
         try:
-            await asyncio.wait({exchange, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            leaving.cancel()
-            exchange.cancel()
-            results = await asyncio.gather(exchange, leaving, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
         if isinstance(results[0], _NotReadError):
             _log.info("a client that reads nothing was cut off", path=scope["path"])
         elif isinstance(results[0], Exception):

@@ -1,15 +1,17 @@
 """Streamed answers: live events and followed logs.
 
-Each ends when its client disconnects or stops reading, when its source ends, or when the process shuts down. None holds a
-database connection.
+Each ends when its client disconnects or stops reading, when its source or session ends, or when the process shuts down.
+None holds a database connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
 import structlog
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -17,7 +19,10 @@ _log = structlog.get_logger()
 
 
 class StreamedAnswer(Response):
-    """Send chunks as they arrive. A client that reads nothing for `send_s` is disconnected."""
+    """Send chunks as they arrive. A client that reads nothing for `send_s` is disconnected.
+
+    `ended` returns when the stream's session has.
+    """
 
     def __init__(
         self,
@@ -28,6 +33,7 @@ class StreamedAnswer(Response):
         leaving: asyncio.Event,
         closed: Callable[[], None] = lambda: None,
         dropped: Callable[[], None] = lambda: None,
+        ended: Callable[[HTTPConnection], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         super().__init__(media_type=media_type, headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
@@ -36,14 +42,17 @@ class StreamedAnswer(Response):
         self._leaving = leaving
         self._closed = closed
         self._dropped = dropped
+        self._ended = ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            tasks = [
+            tasks: list[asyncio.Task[Any]] = [
                 asyncio.create_task(self._write(scope, send)),
                 asyncio.create_task(_left(receive)),
                 asyncio.create_task(self._leaving.wait()),
             ]
+            if self._ended is not None:
+                tasks.append(asyncio.create_task(self._ended(HTTPConnection(scope))))
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocketDisconnect
 
 from codehub.adapters.workspaced_client import Answer, ByteStream
-from codehub.api.context import Context, Ctx, Who, principal
+from codehub.api.context import Context, Ctx, Who, principal, signed_out
 from codehub.api.errors import http_error
 from codehub.api.exec import Command
 from codehub.api.forwarding import SEND_TIMEOUT_S, Wake, abort, forward
@@ -26,7 +26,7 @@ from codehub.api.openapi import signed_in
 from codehub.api.router import api_router
 from codehub.api.schemas import Wire
 from codehub.api.views import View
-from codehub.domain.errors import CodeHubError, Denied, Unauthorized
+from codehub.domain.errors import CodeHubError, Denied
 
 router = api_router("terminals")
 _JSON = {"Content-Type": "application/json"}
@@ -37,7 +37,6 @@ _LARGE = 128 << 10
 _LONGEST_INPUT = 1 << 20
 # The protocol that a browser offers besides its session key (`codehub.key.…`), and gets.
 _PROTOCOL = "codehub.terminal"
-_CHECK_EVERY_S = 10.0
 # The base of the close code of a rejected WebSocket: 4000 plus the HTTP status.
 _REFUSED = 4000
 
@@ -138,7 +137,7 @@ async def _carry(socket: WebSocket, stream: ByteStream, context: Context, worksp
         asyncio.ensure_future(_to_client(socket, stream)),
         asyncio.ensure_future(_to_workspace(socket, stream, context, workspace_id)),
         asyncio.ensure_future(context.leaving.wait()),
-        asyncio.ensure_future(_signed_out(socket)),
+        asyncio.ensure_future(signed_out(socket)),
     ]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -190,18 +189,6 @@ async def _send(socket: WebSocket, stream: ByteStream, buffer: bytearray, size: 
         abort(socket.scope)
         raise
     return message[:1]
-
-
-async def _signed_out(socket: WebSocket) -> None:
-    """Return when the attached user's session has ended."""
-    while True:
-        await asyncio.sleep(_CHECK_EVERY_S)
-        try:
-            await principal(socket)
-        except Unauthorized:
-            return
-        except CodeHubError:
-            continue  # the database is down: open connections continue
 
 
 async def _to_workspace(socket: WebSocket, stream: ByteStream, context: Context, workspace_id: str) -> None:

@@ -280,7 +280,7 @@ class EventBroadcaster:
         self._known[owned.workspace.id] = (owned.workspace.owner_user_id, owned.version)
 
     async def _watch(self) -> None:
-        """End streams whose session has ended, and poll for changes that hints may have missed."""
+        """End streams whose session or role has ended, and poll for changes that hints may have missed."""
         since_poll = 0.0
         while True:
             await asyncio.sleep(self.pace.tick_s)
@@ -299,8 +299,12 @@ class EventBroadcaster:
             return
         async with self._database.transaction() as tx:
             live = await sessions.still_live(tx, bearers, self._clock())
-        for bearer_id in bearers - live:
-            self.ended(bearer_id)
+        for stream in self._all():
+            # An administrator's stream may show the workspaces of others, and shows more of them.
+            if stream.bearer_id in bearers and (
+                stream.bearer_id not in live or (stream.is_admin and not live[stream.bearer_id])
+            ):
+                stream.end()
 
     async def _poll(self) -> None:
         if not self._streams:

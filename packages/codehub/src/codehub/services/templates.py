@@ -219,7 +219,10 @@ class Templates:
     async def update(self, who: Principal, workspace_id: str, given: Mapping[str, Value]) -> WorkspaceWithOwner:
         """Apply the newest version at the next start. Values that are not given stay unchanged."""
         async with self.database.transaction() as tx:
-            await _seen(tx, who, workspace_id)
+            seen = await _seen(tx, who, workspace_id)
+            if seen.workspace.template is not None:
+                # Before the workspace, in the order of a push, which locks all workspaces of its template.
+                await templates.hold(tx, seen.workspace.template.name)
             workspace = await workspaces.lock(tx, workspace_id)
             if workspace is None or workspace.deleted_at is not None:
                 raise WorkspaceNotFound("there is no such workspace")

@@ -8,10 +8,12 @@ from typing import cast
 
 import httpx
 import psycopg
+import pytest
 from psycopg.types.json import Jsonb
 
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.postgres.pool import Database
+from codehub.api import context
 from codehub.domain.errors import BackendDown
 from codehub.ports.instances import ABSENT, Instances, InstanceStatus
 from testing.codehub.api import Api, listening, running_api, until
@@ -52,6 +54,28 @@ class Output:
 async def with_workspace(api: Api) -> tuple[httpx.AsyncClient, str]:
     ada = await api.user("ada")
     return ada, (await ada.post(W, json={"name": "x", "start": False})).json()["id"]
+
+
+@pytest.mark.parametrize("change", [{"is_admin": False}, {"disabled": True}])
+async def test_followed_logs_end_with_the_role_and_the_session(
+    database: Database, monkeypatch: pytest.MonkeyPatch, change: dict[str, bool]
+) -> None:
+    monkeypatch.setattr(context, "CHECK_EVERY_S", 0.05)
+    output = Output()
+    async with running_api(database, instances={"process": cast(Instances, output)}) as api:
+        _, ws = await with_workspace(api)
+        admin, other = await api.signed_in(), await api.user("other", is_admin=True)
+        other_id = (await other.get("/api/v1/session")).json()["user"]["id"]
+        headers = {**other.headers, "Cookie": f"session={other.cookies['session']}"}
+        async with (
+            listening(api) as address,
+            httpx.AsyncClient(base_url=address, headers=headers, trust_env=False, timeout=90) as client,
+            client.stream("GET", f"{W}/{ws}/logs?follow=true") as answer,
+        ):
+            assert answer.status_code == 200
+            await until(lambda: output.followers == 1)
+            assert (await admin.patch(f"/api/v1/users/{other_id}", json=change)).status_code == 200
+            await until(lambda: output.followers == 0)
 
 
 async def test_logs_are_plain_text_and_follow_goes_on_until_the_client_leaves(database: Database) -> None:

@@ -16,7 +16,7 @@ from websockets.asyncio.client import connect
 
 from codehub.adapters import workspaced_client
 from codehub.adapters.postgres.pool import Database
-from codehub.api import forwarding, terminals
+from codehub.api import context, forwarding, terminals
 from codehub.api.context import Context
 from codehub.ports.instances import Instances, InstanceStatus, Upstream
 from codehub.services import doors, event_stream
@@ -133,6 +133,22 @@ async def test_empty_messages_of_a_terminal_are_read_slowly(
             received += len(cast(Any, viewer).recv_messages.frames)
             # However slow this machine is: no more than the rate allows, and what one may begin with.
             assert received <= rate * (loop.time() - begun + 2 * workspaced_client._BURST_S) + 1
+
+
+async def test_a_followed_answer_ends_with_its_token(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context, "CHECK_EVERY_S", 0.05)
+    helper = Helper(OK, CHUNK)
+    async with asyncio.timeout(120), running(database, helper, tmp_path) as there, there.client() as client:
+        async with client.stream("GET", f"{there.path}/processes/0/output?follow=1") as answer:
+            assert answer.status_code == 200
+            token_id = (await client.get("/api/v1/tokens")).json()["items"][0]["id"]
+            assert (await client.delete(f"/api/v1/tokens/{token_id}")).status_code == 204
+            with pytest.raises(httpx.RemoteProtocolError):
+                async for _ in answer.aiter_raw():
+                    pass
+        await until(lambda: helper.open == 0)
 
 
 async def test_requests_to_one_workspace_are_limited_in_number(

@@ -74,6 +74,21 @@ async def test_a_stream_begins_with_everything_then_tells_changes_and_deletions(
             assert await stream.next("workspace_deleted") == {"id": ws["id"]}
 
 
+async def test_a_stream_of_everybodys_ends_with_the_role_of_an_administrator(
+    database: Database, redis_url: str
+) -> None:
+    async with live_api(database, redis_url) as (api, address):
+        admin, other = await api.signed_in(), await api.user("other", is_admin=True)
+        other_id = (await other.get("/api/v1/session")).json()["user"]["id"]
+        async with await EventStream.open(f"{address}/api/v1/events?all=true", cookie(other)) as stream:
+            assert await stream.next("snapshot") == {"items": []}
+            assert (await admin.patch(f"/api/v1/users/{other_id}", json={"is_admin": False})).status_code == 200
+            async with asyncio.timeout(90):
+                while await stream.event() is not None:
+                    pass
+        assert (await other.get(W)).status_code == 200, "the session goes on"
+
+
 async def test_one_sees_ones_own_and_an_administrator_who_asks_sees_all(database: Database, redis_url: str) -> None:
     async with live_api(database, redis_url) as (api, address):
         ada, bob, admin = await api.user("ada"), await api.user("bob"), await api.signed_in()

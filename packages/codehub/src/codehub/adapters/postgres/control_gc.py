@@ -13,20 +13,29 @@ from codehub.domain.model import Conditions, Phase
 from codehub.ports.archives import ArchivePlace
 
 # Returns what each of these workspaces still claims: its newest archives, those that others use, and copies in progress.
+# The key of an archive begins with the id of the workspace that made it. What others use is collected once for all: for
+# each workspace by itself, it would be a search through all of them.
 _CLAIMS = """
+    WITH used AS (
+        SELECT split_part(o.archive_key, '/', 1) AS id, o.id AS user_id, o.archive_key FROM workspaces o
+        WHERE o.purged_at IS NULL AND o.archive_key IS NOT NULL
+        UNION SELECT split_part(newest.archive_key, '/', 1), copy.id, newest.archive_key
+        FROM workspaces copy CROSS JOIN LATERAL (
+            SELECT a.archive_key FROM workspace_archives a WHERE a.workspace_id = copy.id
+            ORDER BY a.committed_at DESC, a.op_id DESC LIMIT %(keep)s) newest
+        WHERE copy.copy_of IS NOT NULL AND copy.purged_at IS NULL
+    ), by_others AS (
+        SELECT id, array_agg(archive_key) AS keys FROM used WHERE id <> user_id GROUP BY id
+    ), copies AS (
+        SELECT c.copy_of AS id, array_agg(c.archive_op_id) AS op_ids FROM workspaces c
+        WHERE c.copy_of IS NOT NULL AND c.operation = 'DUPLICATING' AND c.archive_op_id IS NOT NULL GROUP BY c.copy_of
+    )
     SELECT w.id, w.phase, w.archive_key, w.archive_op_id, w.error_reason, w.conditions, w.deleted_at, w.purged_at, ARRAY(
         SELECT a.op_id FROM workspace_archives a WHERE a.workspace_id = w.id
-        ORDER BY a.committed_at DESC, a.op_id DESC LIMIT %(keep)s) AS kept, ARRAY(
-        SELECT o.archive_key FROM workspaces o WHERE o.id <> w.id AND o.purged_at IS NULL
-            AND starts_with(o.archive_key, w.id || '/')
-        UNION SELECT used.archive_key FROM workspaces copy CROSS JOIN LATERAL (
-            SELECT a.archive_key FROM workspace_archives a WHERE a.workspace_id = copy.id
-            ORDER BY a.committed_at DESC, a.op_id DESC LIMIT %(keep)s) used
-        WHERE copy.copy_of IS NOT NULL AND copy.purged_at IS NULL AND copy.id <> w.id
-            AND starts_with(used.archive_key, w.id || '/')) AS used_by_others, ARRAY(
-        SELECT c.archive_op_id FROM workspaces c
-        WHERE c.copy_of = w.id AND c.operation = 'DUPLICATING' AND c.archive_op_id IS NOT NULL) AS copying
-    FROM workspaces w WHERE w.id = ANY(%(ids)s)
+        ORDER BY a.committed_at DESC, a.op_id DESC LIMIT %(keep)s) AS kept,
+        coalesce(by_others.keys, '{}') AS used_by_others, coalesce(copies.op_ids, '{}') AS copying
+    FROM workspaces w LEFT JOIN by_others ON by_others.id = w.id LEFT JOIN copies ON copies.id = w.id
+    WHERE w.id = ANY(%(ids)s)
 """
 
 

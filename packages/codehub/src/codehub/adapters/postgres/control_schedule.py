@@ -25,6 +25,8 @@ _SCHEDULED = """
     SELECT w.*, u.time_zone FROM workspaces w JOIN users u ON u.id = w.owner_user_id
     WHERE w.template ? 'schedule' AND w.deleted_at IS NULL AND u.disabled_at IS NULL ORDER BY w.id
 """
+# Locks users in the order of their ids, as every statement does that locks several.
+_LOCK_OWNERS = "SELECT 1 FROM users WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
 _READ = "SELECT value FROM system_facts WHERE name = 'schedules_followed'"
 # Records up to when schedules were followed.
 _WRITE = """
@@ -43,22 +45,22 @@ class PostgresScheduleStore:
             since = datetime.fromisoformat(row["value"]) if row is not None else None
             found = await (await tx.execute(_SCHEDULED)).fetchall()
             due = [
-                (each["id"], each["time_zone"])
+                (each["id"], each["time_zone"], each["owner_user_id"])
                 for each in found
                 if scheduled_state(workspace_of(each), each["time_zone"], since, now) is not None
             ]
-            changed = [id_ for id_, zone in due if await self._follow(tx, id_, zone, since, now, limits)]
+            if due:
+                # In the lock order that all writers use: all owners before the limit, and that before any workspace.
+                await tx.execute(_LOCK_OWNERS, [sorted({owner for _, _, owner in due})])
+                await tx.execute("SELECT pg_advisory_xact_lock(%s)", [locks.RUNNING_LIMIT])
+            changed = [id_ for id_, zone, _ in due if await self._follow(tx, id_, zone, since, now, limits)]
             await tx.execute(_WRITE, [Jsonb(now.isoformat())])
         return changed
 
     async def _follow(
         self, tx: Transaction, id_: str, zone: str, since: datetime | None, now: datetime, limits: RunningLimits
     ) -> bool:
-        """Judge again with the row locked, in the lock order that all writers use."""
-        owner = await (await tx.execute("SELECT owner_user_id FROM workspaces WHERE id = %s", [id_])).fetchone()
-        assert owner is not None
-        await tx.execute("SELECT 1 FROM users WHERE id = %s FOR NO KEY UPDATE", [owner["owner_user_id"]])
-        await tx.execute("SELECT pg_advisory_xact_lock(%s)", [locks.RUNNING_LIMIT])
+        """Judge again with the row locked."""
         workspace = await workspaces.lock(tx, id_)
         desired = None if workspace is None else scheduled_state(workspace, zone, since, now)
         if workspace is None or desired is None:

@@ -143,18 +143,18 @@ def _bearer_of(row: dict[str, Any]) -> Bearer:
 
 # Finds those of the sessions and tokens that may still be used.
 _STILL_LIVE = """
-    SELECT s.id FROM sessions s JOIN users u ON u.id = s.user_id
+    SELECT s.id, u.is_admin FROM sessions s JOIN users u ON u.id = s.user_id
     WHERE s.id = ANY(%(ids)s) AND s.expires_at > %(now)s AND u.disabled_at IS NULL
     UNION ALL
-    SELECT t.id FROM api_tokens t JOIN users u ON u.id = t.user_id
+    SELECT t.id, u.is_admin FROM api_tokens t JOIN users u ON u.id = t.user_id
     WHERE t.id = ANY(%(ids)s) AND (t.expires_at IS NULL OR t.expires_at > %(now)s) AND u.disabled_at IS NULL
 """
 
 
-async def still_live(tx: Transaction, ids: Collection[str], now: datetime) -> set[str]:
-    """Return those of the sessions and tokens that may still be used."""
+async def still_live(tx: Transaction, ids: Collection[str], now: datetime) -> dict[str, bool]:
+    """Return those of the sessions and tokens that may still be used, and whether their user is an administrator."""
     rows = await (await tx.execute(_STILL_LIVE, {"ids": list(ids), "now": now})).fetchall()
-    return {row["id"] for row in rows}
+    return {row["id"]: row["is_admin"] for row in rows}
 
 
 # Lists one page of a user's live sessions, newest first, with the number of all.

@@ -4,8 +4,8 @@ These are desired_state, last_access_at, keep_awake_until, name, description, me
 the clearing of deleted_at on undelete (INV-3). The API, the proxy's wake and other callers that may request a state use
 them; nothing else writes these columns.
 
-Lock order, everywhere: the user's row, then RUNNING_LIMIT, then the workspace's row. Two requests can therefore never
-wait for each other.
+Lock order, everywhere: the user's row, then RUNNING_LIMIT, then the template's row, then the workspace's row. Several users
+or workspaces are locked in the order of their ids. Two requests can therefore never wait for each other.
 """
 
 from __future__ import annotations
