@@ -119,7 +119,7 @@ class ControlSettings(CoreSettings):
         100, ge=0, alias="LIMITS_MAX_RUNNING_GLOBAL", description="How many workspaces may run at the same time."
     )
     max_workspaces_per_user: int = Field(
-        100,
+        1000,
         ge=0,
         alias="CODEHUB_MAX_WORKSPACES_PER_USER",
         description="How many workspaces one user may have, running or not; also administrators. Deleted ones do not "
