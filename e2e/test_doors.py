@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from e2e.pages import press, sign_in
 from e2e.stacks import browser_stack
@@ -77,6 +78,56 @@ async def test_a_large_folder_is_shown_in_parts(doors: Doors, page: Page) -> Non
     await expect(rows).to_have_count(1200)
     await expect(more).to_be_hidden()
     doors.sh("rm -r large")
+
+
+async def test_names_that_lead_out_of_the_workspace_reach_no_other_route(
+    doors: Doors, page: Page, page_faults: list[str]
+) -> None:
+    """Code in a workspace decides what its lists answer. A browser follows `..` in an address to another route."""
+    with doors.client() as client:
+        made = client.post("/api/v1/workspaces", json={"name": "other", "start": False})
+        assert made.status_code == 201, made.text
+    other = made.json()["id"]
+    file = {
+        "path": "notes",
+        "encoded_path": f"../../{other}",
+        "type": "file",
+        "size": 1,
+        "modified_at": "2026-01-01T00:00:00Z",
+    }
+    process = {
+        "id": f"../../{other}:start?", "command": "make", "state": "running", "exit_code": None, "cpu_percent": 1.0,
+        "started_at": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    terminal = {"id": f"../../{other}", "command": "bash", "viewers": 0, "started_at": "2026-01-01T00:00:00Z"}
+    for pattern, item in (
+        ("**/files/?list=1*", file),
+        ("**/processes?wake=0", process),
+        ("**/terminals?wake=0", terminal),
+    ):
+        await page.route(pattern, partial(_answer, item))
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(f"{request.method} {request.url}"))
+    await open_tab(page, doors, "Files")
+    await press(page, "Delete notes")
+    await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    await expect(page.get_by_text("This name leads out of the workspace")).to_be_visible()
+    await page.goto(f"{doors.stack.url}/#/workspaces/{doors.workspace_id}/processes")
+    for button, answer in (("Kill make", "Kill"), ("Close the terminal bash", "Close")):
+        async with page.expect_response(re.compile(r"/(processes|terminals)/")):
+            await press(page, button)
+            await page.get_by_role("dialog").get_by_role("button", name=answer, exact=True).click()
+    changes = [each for each in sent if not each.startswith(("GET ", "POST " + doors.stack.url + "/api/v1/login"))]
+    assert changes
+    assert not [each for each in changes if f"/workspaces/{other}" in each], changes
+    with doors.client() as client:
+        assert client.get(f"/api/v1/workspaces/{other}").json()["desired_state"] == made.json()["desired_state"]
+        assert client.delete(f"/api/v1/workspaces/{other}").status_code == 204
+    page_faults.clear()  # there is no such process, and no such terminal
+
+
+async def _answer(item: Mapping[str, object], route: Route) -> None:
+    await route.fulfill(json={"items": [item]})
 
 
 async def test_files_and_folders_are_dropped_onto_the_page(doors: Doors, page: Page, tmp_path: Path) -> None:

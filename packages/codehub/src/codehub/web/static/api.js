@@ -28,10 +28,24 @@ async function errorOf(response) {
   }
 }
 
+/**
+ * The URL of a path below the API. Ids and file names in it may come from a workspace, and a browser would follow its dot
+ * segments to another route: deleting a file could delete another workspace.
+ */
+export function apiUrl(path) {
+  const [route] = path.split(/[?#]/, 1);
+  // As a browser reads it: a backslash is a slash, and some control characters are left out.
+  if (/[\\\x00-\x20]/.test(route) || route.split("/").some((part) => /^(\.|%2e){1,2}$/i.test(part))) {
+    throw new ApiError(0, "INVALID_ARGUMENT", "This name leads out of the workspace. Nothing was changed.");
+  }
+  return PREFIX + path;
+}
+
 async function send(method, path, body) {
+  const url = apiUrl(path);
   let response;
   try {
-    response = await fetch(PREFIX + path, {
+    response = await fetch(url, {
       method,
       credentials: "same-origin",
       cache: "no-store",
@@ -76,7 +90,7 @@ export async function whoami() {
 
 /** Reads a text stream in chunks until it ends or `signal` aborts it. */
 export async function stream(path, signal, onText) {
-  const response = await fetch(PREFIX + path, {
+  const response = await fetch(apiUrl(path), {
     credentials: "same-origin",
     cache: "no-store",
     headers: sessionHeaders(),

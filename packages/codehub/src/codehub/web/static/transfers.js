@@ -1,13 +1,13 @@
 // File uploads and downloads with progress and cancellation.
 
-import {ApiError, sessionEnded} from "./api.js";
+import {ApiError, apiUrl, sessionEnded} from "./api.js";
 import {sessionHeaders} from "./session_key.js";
 
 /** A path for a URL. Names may contain any character; those that are no UTF-8 have this form only. */
 export const encodedPath = (path) => path.split("/").map(encodeURIComponent).join("/");
 
-/** The URL of an encoded path in a workspace's home. */
-export const fileAddress = (id, encoded) => `/api/v1/workspaces/${id}/files/${encoded}`;
+/** An encoded path in a workspace's home, as a path below the API. */
+export const filePath = (id, encoded) => `workspaces/${id}/files/${encoded}`;
 
 function problem(status, text) {
   if (status === 401) sessionEnded();
@@ -24,7 +24,7 @@ export function upload(id, encoded, file, {onProgress, signal}) {
   return new Promise((resolve, reject) => {
     // fetch does not report upload progress.
     const request = new XMLHttpRequest();
-    request.open("PUT", fileAddress(id, encoded));
+    request.open("PUT", apiUrl(filePath(id, encoded)));
     for (const [name, value] of Object.entries(sessionHeaders())) request.setRequestHeader(name, value);
     request.setRequestHeader("content-type", "application/octet-stream");
     request.upload.onprogress = (event) => onProgress(event.loaded, file.size);
@@ -38,7 +38,7 @@ export function upload(id, encoded, file, {onProgress, signal}) {
 
 /** Downloads a file, or a folder as tar, and saves it through the browser. `total` is null for a folder. */
 export async function download(id, encoded, name, {onProgress, signal}) {
-  const response = await fetch(fileAddress(id, encoded), {credentials: "same-origin", cache: "no-store", headers: sessionHeaders(), signal});
+  const response = await fetch(apiUrl(filePath(id, encoded)), {credentials: "same-origin", cache: "no-store", headers: sessionHeaders(), signal});
   if (!response.ok) throw problem(response.status, await response.text());
   const length = response.headers.get("content-length");
   const total = length === null ? null : Number(length);

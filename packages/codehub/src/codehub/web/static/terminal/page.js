@@ -118,7 +118,7 @@ function show(id) {
   setHidden(note, true);
   if (chosen() !== id) history.replaceState(null, "", `${location.search}#${id}`);
   setAttribute(full, "href", `${location.pathname}#${id}`);
-  screen.show(`${API}/terminals/${id}`);
+  screen.show(`${API}/terminals/${encodeURIComponent(id)}`);
   tabs.replaceChildren(...items.map(tab));
 }
 
@@ -142,7 +142,7 @@ async function openNew() {
 
 async function close(id) {
   try {
-    await remove(`${API}/terminals/${id}`);
+    await remove(`${API}/terminals/${encodeURIComponent(id)}`);
   } catch (error) {
     if (error.status !== 404 && error.status !== 409) return explain(error.message);
   }

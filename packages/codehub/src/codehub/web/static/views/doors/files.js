@@ -4,7 +4,7 @@ import {get, remove} from "../../api.js";
 import {ask} from "../../dialogs.js";
 import {el, setHidden, setText} from "../../dom.js";
 import {failed, said} from "../../toasts.js";
-import {download, droppedFiles, encodedPath, fileAddress, upload} from "../../transfers.js";
+import {download, droppedFiles, encodedPath, filePath, upload} from "../../transfers.js";
 import {bytes, moment} from "../../words.js";
 
 // Paths are encoded here, as in URLs: a name that is no UTF-8 has no other form.
@@ -19,7 +19,6 @@ const readable = (encoded) => {
 };
 const byName = new Intl.Collator();
 const ROWS = 500; // a table of ten thousand rows takes a browser many seconds
-const apiPath = (id, path) => fileAddress(id, path).slice("/api/v1/".length);
 
 export function filesPage({id, query}) {
   let folder = query.get("path") ?? "";
@@ -106,7 +105,7 @@ export function filesPage({id, query}) {
     const isFolder = entry.type === "directory";
     if (!(await ask({title: `Delete ${entry.path}?`, text: isFolder ? "The folder and everything in it are deleted." : "The file is deleted.", yes: "Delete", danger: true}))) return;
     try {
-      await remove(`${apiPath(id, path)}${isFolder ? "?recursive=1" : ""}`);
+      await remove(`${filePath(id, path)}${isFolder ? "?recursive=1" : ""}`);
     } catch (error) {
       failed(error, `Delete ${entry.path}`);
     }
@@ -160,7 +159,7 @@ export function filesPage({id, query}) {
   }
 
   async function list() {
-    const found = await get(`${apiPath(id, folder)}?list=1&wake=0${next ? `&after=${encodeURIComponent(next)}` : ""}`);
+    const found = await get(`${filePath(id, folder)}?list=1&wake=0${next ? `&after=${encodeURIComponent(next)}` : ""}`);
     next = found.next ?? "";
     hidden = found.items.sort((a, b) => Number(b.type === "directory") - Number(a.type === "directory") || byName.compare(a.path, b.path));
   }

@@ -44,7 +44,7 @@ export function processesPage({id, current}) {
   async function signal(process, name, words) {
     if (!(await ask({title: `${words} this process?`, text: process.command, yes: words, danger: true}))) return;
     try {
-      await post(`workspaces/${id}/processes/${process.id}/signal`, {signal: name});
+      await post(`workspaces/${id}/processes/${encodeURIComponent(process.id)}/signal`, {signal: name});
     } catch (error) {
       failed(error, words);
     }
@@ -53,7 +53,7 @@ export function processesPage({id, current}) {
 
   async function showOutput(process) {
     try {
-      const output = await text(`workspaces/${id}/processes/${process.id}/output?wake=0`);
+      const output = await text(`workspaces/${id}/processes/${encodeURIComponent(process.id)}/output?wake=0`);
       const shown = output.length > SHOWN_OUTPUT ? `…${output.slice(-SHOWN_OUTPUT)}` : output;
       await showDialog({title: "Output", body: el("div", {}, el("p", {}, el("code", {}, process.command)), el("pre", {class: "logs", tabindex: "0"}, shown || "It has written nothing.")), close: "Close"});
     } catch (error) {
@@ -89,7 +89,7 @@ export function processesPage({id, current}) {
   async function closeTerminal(terminal) {
     if (!(await ask({title: "Close this terminal?", text: "Its programs are ended.", yes: "Close", danger: true}))) return;
     try {
-      await remove(`workspaces/${id}/terminals/${terminal.id}`);
+      await remove(`workspaces/${id}/terminals/${encodeURIComponent(terminal.id)}`);
     } catch (error) {
       failed(error, "Close the terminal");
     }
