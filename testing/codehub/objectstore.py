@@ -111,7 +111,7 @@ def _start(base: Path) -> tuple[subprocess.Popen[bytes], str]:
         f"-s3.port={s3}", f"-s3.port.grpc={s3g}", "-s3.port.iceberg=0", "-s3.port.lance=0",
         f"-s3.config={base / 's3.json'}", f"-master.port={master}", f"-master.port.grpc={masterg}",
         f"-volume.port={volume}", f"-volume.port.grpc={volumeg}", f"-filer.port={filer}", f"-filer.port.grpc={filerg}",
-        "-volume.max=200", "-master.volumeSizeLimitMB=64",
+        "-volume.max=5000", "-master.volumeSizeLimitMB=64",  # each bucket takes seven volumes
     ]  # fmt: skip
     with open(base / "weed.log", "wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=base, start_new_session=True)
