@@ -97,10 +97,11 @@ def build(app: Path, pip_arguments: list[str], *, locked: bool) -> Path:
     try:
         print("Making an environment …", flush=True)
         bundled = bundled_pip()
-        venv = [base, "-m", "venv", *(["--without-pip"] if bundled else []), str(environment)]
+        # -P: never from the current folder, which may be a repository.
+        venv = [base, "-P", "-m", "venv", *(["--without-pip"] if bundled else []), str(environment)]
         run(venv, "This Python cannot make environments. " + NO_VENV)
         print("Installing sari …", flush=True)
-        pip = [str(python_of(environment)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [str(python_of(environment)), "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         run([*pip, *(["--no-deps"] if locked else []), *pip_arguments], "sari could not be installed.", bundled)
         if locked:
             folder = "Lib/site-packages" if os.name == "nt" else "lib/python*/site-packages"

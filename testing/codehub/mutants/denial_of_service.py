@@ -248,7 +248,7 @@ DENIAL_OF_SERVICE: Final = (
     Mutant(
         "14: a workspace's budget is used up without effect",
         "proxy/connections/pace.py",
-        """            if wait_s <= 0:
+        """            if wait_s <= (SMALL_READS_WAIT_S if len(data) <= SMALL_READ else 0.0):
                 return False
 """,
         """            return False

@@ -6,13 +6,14 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from codehub.adapters.docker.engine import INSTALLATION, Engine
 from codehub.adapters.embedded.account import Account
-from codehub.cli.stack.engine_view import engine_view, question_of
+from codehub.cli.stack.engine_view import EngineView, engine_view, question_of
 from codehub.domain.errors import CodeHubError
 from testing.codehub.docker import TINY_IMAGE, DockerEngine
 from testing.codehub.services import service_dir
@@ -36,6 +37,9 @@ def _head(target: str, method: str = "GET", version: str = "HTTP/1.1") -> bytes:
         _head("/containers/json"),
         _head("/containers/json?filters=" + quote('{"label": ["other=1"]}')),
         _head("/containers/json?filters=" + quote(f'{{"label": ["{INSTALLATION}={OURS}"]}}') + "&filters={}"),
+        # The engine takes the first, which is no filter.
+        _head("/containers/json?filters=&filters=" + quote(f'{{"label": ["{INSTALLATION}={OURS}"]}}')),
+        _head("/events?filters=&filters=" + quote(f'{{"label": ["{INSTALLATION}={OURS}"]}}')),
         _head("/events"),
         _head("/images/../containers/json"),
         _head("/images/%2e%2e/containers/x/archive/json"),
@@ -112,3 +116,8 @@ async def test_the_view_shows_own_containers_and_neither_others_nor_a_way_to_cha
             await direct.remove(f"containers/{name}", force="true")
         await engine.close()
         await direct.close()
+
+
+async def test_an_engine_that_does_not_answer_is_not_taken_for_a_missing_container(tmp_path: Path) -> None:
+    view = EngineView(str(tmp_path / "no.sock"), OURS)
+    assert (await view._refused("codehub-ws-1")).startswith(b"HTTP/1.1 502 ")

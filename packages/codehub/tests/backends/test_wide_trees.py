@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codehub.adapters.filesystem import dir_cursor, hard_links
+from codehub.adapters.filesystem import dir_cursor, hard_links, remove
 from codehub.adapters.filesystem.copy import IncompleteCopy, copy_tree
 from codehub.adapters.filesystem.dir_cursor import DirCursor, look_into
 from codehub.adapters.filesystem.ownership import own
@@ -129,6 +129,7 @@ def test_a_tree_of_any_depth_is_removed_with_few_levels_in_memory(
     root = tmp_path / "home"
     for place in (root, root / "d/d/e", root / "f"):
         deep(place, 700)
+    monkeypatch.setattr(remove, "_DEEPEST", 500)
     monkeypatch.setattr(dir_cursor, "_MOST_LEVELS", 510)
     remove_tree(root)
     assert not root.exists()

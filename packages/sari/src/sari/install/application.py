@@ -115,9 +115,10 @@ def build(application: Application, source: Source) -> Path:
     try:
         bundled = _bundled_pip()
         # Use the base interpreter: an environment must not depend on another one that may be removed.
-        venv = [_base_python(), "-m", "venv", *(["--without-pip"] if bundled else []), str(environment)]
+        # -P: never from the current folder, which may be a repository.
+        venv = [_base_python(), "-P", "-m", "venv", *(["--without-pip"] if bundled else []), str(environment)]
         _run(venv, "an environment could not be made")
-        pip = [str(python_of(environment)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [str(python_of(environment)), "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         failure = "sari could not be installed into its environment"
         if source.locked:
             _run([*pip, "--no-deps", *source.arguments], failure, bundled)

@@ -68,7 +68,9 @@ search() {
     find_root && find_size && [ "$size" != large ] && cd "$root" || return
     set -- --no-config --hidden --glob '!.git' --color never --line-number --no-heading --with-filename \
         --max-columns 400 --max-columns-preview "$mode" "$case" --regexp "$query"
-    { messages=$("$ripgrep" "$@" 2>&1 >&3 3>&- </dev/null); } 3>&1
+    # Of ripgrep, which would read an ignore file that is a link to a device without an end. In the shells of $( ) and ( ).
+    limit="ulimit -d 2097152"
+    { messages=$($limit 2>/dev/null; "$ripgrep" "$@" 2>&1 >&3 3>&- </dev/null); } 3>&1
     code=$?
     if [ $code -gt 1 ]; then
         case $messages in
@@ -78,7 +80,7 @@ search() {
                 exit 1 ;;
             'rg: ./'*)
                 # Some files cannot be read, and are ignored. The exit code says whether others match.
-                "$ripgrep" "$@" --quiet --no-messages </dev/null
+                ($limit 2>/dev/null; "$ripgrep" "$@" --quiet --no-messages </dev/null)
                 code=$? ;;
             *)
                 # The query was rejected before anything was printed. Python says why.

@@ -148,7 +148,7 @@ def _ask(sock: socket.socket, message: dict[str, object], timeout_s: float) -> d
             raise TimeoutError("it did not identify itself in time")
     try:
         answer = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Answered("it does not speak JSON-RPC") from None
     if not isinstance(answer, dict):
         raise Answered("it does not speak JSON-RPC")

@@ -18,7 +18,8 @@ _REMOVE_ATTEMPTS = 200  # 25 ms each: by then, a killed process's children are g
 # The errors of an entry that appeared or was replaced meanwhile.
 _CHANGED = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY, errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
 _GONE = frozenset({errno.ENOENT})
-_DEEPEST = 500  # levels
+# Levels. Deeper ones are moved, which a full disk or a project quota may refuse; so many names take 15 MB.
+_DEEPEST = 50_000
 
 
 def remove_tree(path: Path) -> None:
@@ -37,6 +38,8 @@ def remove_tree(path: Path) -> None:
         except FileNotFoundError:
             if not os.path.lexists(path):
                 return
+            if attempt == _REMOVE_ATTEMPTS - 1:
+                raise
         except OSError as error:
             if error.errno not in _CHANGED or attempt == _REMOVE_ATTEMPTS - 1:
                 raise

@@ -15,8 +15,10 @@ def kept_xattrs(fd: int) -> Iterator[tuple[str, bytes]]:
     """Yield names and values one by one: some file systems keep thousands of 64 KiB for one file."""
     try:
         names = os.listxattr(fd)
-    except OSError:  # a file system without xattrs
-        return
+    except OSError as error:
+        if error.errno in (errno.ENOTSUP, errno.ENOSYS):  # a file system without xattrs
+            return
+        raise
     for name in names:
         if name.startswith(_KEPT):
             try:

@@ -59,7 +59,12 @@ def stream(path: Path) -> Iterator[bytes]:
 
 
 def paths(root: Path, prefix: str) -> Iterator[str]:
-    """Yield all paths below a prefix, relative to the root."""
-    for directory, _, names in os.walk(root / prefix):
+    """Yield all paths below a prefix, relative to the root. Raises OSError if one of its directories cannot be listed."""
+    for directory, _, names in os.walk(root / prefix, onerror=_unless_missing):
         for name in names:
             yield str((Path(directory) / name).relative_to(root))
+
+
+def _unless_missing(error: OSError) -> None:
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        raise error

@@ -13,7 +13,7 @@ from pathlib import Path
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.filesystem.socket_dir import give_socket_dir, prepare_socket_root
 from codehub.adapters.process.records import read_record
-from codehub.domain.errors import FenceLost, Invalid
+from codehub.domain.errors import BackendDown, FenceLost, Invalid
 
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _LONGEST_SOCKET = 100  # sun_path holds 108 bytes
@@ -65,6 +65,8 @@ class RunLayout:
             return sorted(name for name in os.listdir(self.root) if _ID.fullmatch(name))
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise BackendDown(f"the directory of running workspaces cannot be read: {error}") from error
 
     def make_socket_dir(self, identity: str, uid: int | None) -> Path:
         """Create a directory for one start and its user only, with a path that is short enough for a socket."""
@@ -101,7 +103,11 @@ class RunLayout:
             place.rename(gone)
         except FileNotFoundError:
             return
-        record = read_record(gone)
+        try:
+            record = read_record(gone)
+        except BackendDown:
+            gone.rename(place)
+            raise
         if record is not None and record.identity != identity:
             gone.rename(place)
             raise FenceLost(f"the instance of {workspace_id} is another start than the one that was to be removed")

@@ -1,4 +1,7 @@
-"""The record of each instance, and whether it is alive: by pid, start time and boot, never by pid alone."""
+"""The record of each instance, and whether it is alive: by pid, start time and boot, never by pid alone.
+
+What cannot be read is unknown, not absent: a home is archived and removed once its instance is.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,12 @@ from pathlib import Path
 
 from codehub.adapters.process.supervisor import start_ticks
 from codehub.adapters.workspaced_launch import by_socket
+from codehub.domain.errors import BackendDown
 from codehub.ports.instances import Upstream
 
 RECORD, EXIT, LOG = "record.json", "exit.json", "output.log"
+# Errors that mean that there is no such file or process, or that it is nobody's of ours.
+_ABSENT = (FileNotFoundError, NotADirectoryError, ProcessLookupError, PermissionError)
 
 
 @cache
@@ -45,8 +51,10 @@ class Record:
             return False
         try:
             return start_ticks(self.pid) == self.start and not _is_zombie(self.pid)
-        except (OSError, ValueError, IndexError):
+        except (*_ABSENT, ValueError, IndexError):
             return False
+        except OSError as error:
+            raise _unknown(error) from error
 
     @property
     def upstream(self) -> Upstream:
@@ -64,9 +72,20 @@ def _is_zombie(pid: int) -> bool:
         return file.read().rpartition(b") ")[2][:1] in (b"Z", b"X")
 
 
+def _unknown(error: OSError) -> BackendDown:
+    return BackendDown(f"it cannot be determined which workspaces run: {error}")
+
+
 def read_record(run_dir: Path) -> Record | None:
+    """Return the record, or None if there is no usable one. Raises BackendDown if it cannot be read."""
     try:
-        raw = json.loads((run_dir / RECORD).read_bytes())
+        content = (run_dir / RECORD).read_bytes()
+    except _ABSENT:
+        return None
+    except OSError as error:
+        raise _unknown(error) from error
+    try:
+        raw = json.loads(content)
         secret = raw["secret"]
         return Record(
             workspace_id=str(raw["workspace_id"]),
@@ -84,7 +103,7 @@ def read_record(run_dir: Path) -> Record | None:
             workspaced_secret=str(raw.get("workspaced_secret", "")),
             memory_limit_bytes=int(raw.get("memory_limit_bytes", 0)),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 
@@ -104,7 +123,10 @@ def exit_reason(run_dir: Path) -> str | None:
 def leftovers(identity: str, uid: int | None) -> list[int]:
     """Return processes of an instance whose supervisor is gone: by its own uid, else by the mark in their environment."""
     own = os.getpid()
-    pids = (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+    try:
+        pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    except OSError as error:
+        raise _unknown(error) from error
     return [pid for pid in pids if pid != own and is_leftover(pid, identity, uid)]
 
 
@@ -113,5 +135,7 @@ def is_leftover(pid: int, identity: str, uid: int | None) -> bool:
         if uid is not None:
             return os.stat(f"/proc/{pid}").st_uid == uid
         return f"CODEHUB_INSTANCE={identity}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
+    except _ABSENT:
         return False
+    except OSError as error:
+        raise _unknown(error) from error

@@ -22,6 +22,8 @@ PAX, PAX_GLOBAL, GNU_LONGNAME, GNU_LONGLINK = b"x", b"g", b"L", b"K"
 MAX_PAX = 8 << 20
 # Pieces of data in a sparse file, whose places are kept in memory. A program can create millions in a second.
 MAX_SEGMENTS = 500_000
+# Earlier versions archived files with more. What was archived can be restored.
+MAX_SEGMENTS_READ = 8_000_000
 
 _HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s8s32s32s8s8s155s12x")
 _USTAR = b"ustar\x0000"

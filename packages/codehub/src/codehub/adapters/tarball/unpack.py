@@ -158,9 +158,10 @@ class _Unpacker:
 
         No other user can access it yet, because the root's mode is set last.
         """
-        at_once = not entry.mode & (0o7000 | self._umask)
+        # Without the permission to write, only root could set the attributes afterwards.
+        at_once = not entry.xattrs and not entry.mode & (0o7000 | self._umask)
         fd = os.open(name, _NEW_FILE, entry.mode if at_once else 0o600, dir_fd=dir_fd)
-        return fd, at_once and not entry.xattrs
+        return fd, at_once
 
     def _attributes(self, fd: int, entry: Entry, *, moded: bool = False) -> None:
         mode = entry.mode
@@ -191,7 +192,7 @@ class _Unpacker:
             if len(rest) > tar.BLOCK or not all(line.isdigit() and len(line) <= _LONGEST_NUMBER for line in lines):
                 raise ArchiveCorrupted("the archive holds a sparse file with a damaged map")
             numbers.extend(map(int, lines))
-            if numbers and numbers[0] > tar.MAX_SEGMENTS:
+            if numbers and numbers[0] > tar.MAX_SEGMENTS_READ:
                 raise ArchiveCorrupted("the archive holds a sparse file with too many holes")
             if numbers and len(numbers) >= 1 + 2 * numbers[0]:
                 break

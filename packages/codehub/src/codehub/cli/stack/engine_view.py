@@ -65,8 +65,9 @@ def question_of(head: bytes, installation: str) -> Question | None:
 
 
 def _only_ours(query: str, installation: str) -> bool:
-    given = parse_qs(query).get("filters", [])
     try:
+        # The engine reads the first of several, also if it is empty, which would mean no filter.
+        given = parse_qs(query, keep_blank_values=True, strict_parsing=True).get("filters", [])
         labels = json.loads(given[0]).get("label") if len(given) == 1 else None
     except (ValueError, AttributeError):
         return False
@@ -96,24 +97,30 @@ class EngineView:
         if question is None:
             log.warning("a request to the Docker engine was refused", request=head[:200].decode("latin-1"))
             writer.write(_refusal(403, "this is a read-only view of CodeHub's own containers"))
-        elif question.container is not None and not await self._is_ours(question.container):
-            writer.write(_refusal(404, f"No such container: {question.container}"))
+        elif question.container is not None and (refusal := await self._refused(question.container)):
+            writer.write(refusal)
         else:
             try:
                 engine_reader, engine_writer = await asyncio.open_unix_connection(self._engine_socket)
             except OSError as error:
-                writer.write(_refusal(502, f"the Docker engine does not answer: {error.strerror}"))
+                writer.write(_silent(error))
             else:
                 with contextlib.closing(engine_writer):
                     engine_writer.write(_request(question.target))
                     await _until_either_ends(engine_reader, reader, writer)
         await writer.drain()
 
-    async def _is_ours(self, container: str) -> bool:
+    async def _refused(self, container: str) -> bytes:
+        """Return the answer to a request about a container that is not known to be ours, else nothing."""
         try:
-            reader, writer = await asyncio.open_unix_connection(self._engine_socket)
-        except OSError:
-            return True  # the engine is down, which the next step reports
+            ours = await self._is_ours(container)
+        except OSError as error:
+            # Not 404, which would mean that the container is gone.
+            return _silent(error)
+        return b"" if ours else _refusal(404, f"No such container: {container}")
+
+    async def _is_ours(self, container: str) -> bool:
+        reader, writer = await asyncio.open_unix_connection(self._engine_socket)
         with contextlib.closing(writer):
             # HTTP/1.0: the answer is not chunked, and ends with the connection.
             writer.write(_request(f"/containers/{container}/json", version="1.0"))
@@ -150,6 +157,10 @@ async def _until_either_ends(
 
 def _request(target: str, version: str = "1.1") -> bytes:
     return f"GET {target} HTTP/{version}\r\nHost: docker\r\nConnection: close\r\n\r\n".encode("latin-1")
+
+
+def _silent(error: OSError) -> bytes:
+    return _refusal(502, f"the Docker engine does not answer: {error.strerror}")
 
 
 def _refusal(status: int, message: str) -> bytes:

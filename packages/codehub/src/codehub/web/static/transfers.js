@@ -7,7 +7,11 @@ import {sessionHeaders} from "./session_key.js";
 export const encodedPath = (path) => path.split("/").map(encodeURIComponent).join("/");
 
 /** An encoded path in a workspace's home, as a path below the API. */
-export const filePath = (id, encoded) => `workspaces/${id}/files/${encoded}`;
+export function filePath(id, encoded) {
+  // It may come from a link: what follows one of these would be parameters, such as of a request that deletes a folder.
+  if (/[?#]/.test(encoded)) throw new ApiError(0, "INVALID_ARGUMENT", "This is not the path of a file.");
+  return `workspaces/${id}/files/${encoded}`;
+}
 
 function problem(status, text) {
   if (status === 401) sessionEnded();
