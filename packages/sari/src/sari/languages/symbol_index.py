@@ -155,16 +155,18 @@ class SymbolIndex:
         return [placed for placed in found if placed.path not in stale]
 
     def _parse(self, paths: Sequence[bytes], is_over: Callable[[], bool]) -> Results:
-        """Parse files now: small ones here, others in a process, where a text that takes the parser too long harms
-        nobody.
+        """Parse files now, in this order: small ones here, others in a process, where a text that takes the parser too long
+        harms nobody.
         """
-        small = {path for path in paths if self._is_small(path)}
         results: Results = []
-        for path in small:
+        for path in paths:
             if is_over():
-                return results
-            results.append((path, symbols_of(self._root, path) or failed(self._root, path)))
-        return results + self._parser.parse([path for path in paths if path not in small], is_over)
+                break
+            if self._is_small(path):
+                results.append((path, symbols_of(self._root, path) or failed(self._root, path)))
+            else:
+                results += self._parser.parse([path], is_over)
+        return results
 
     def _is_small(self, path: bytes) -> bool:
         try:
