@@ -89,6 +89,12 @@ def backup(directory: Path) -> None:
             rows = _copy(state.settings, url, directory)
     except OSError as error:
         raise Transient(f"the backup in {directory} is not complete: {error}") from error
+    for row in filter(is_elsewhere, rows):
+        click.echo(
+            f"warning: the home of {row.name} ({row.id}) is a volume and not in the backup, only archives of it are. "
+            f"To include its files, archive it (codehub ws archive {row.id}) and make another backup",
+            err=True,
+        )
     click.echo(f"{len(rows)} workspaces are in {directory}")
 
 
@@ -198,6 +204,11 @@ def _copy_archives(root: Path, target: Path) -> None:
 def has_directory(row: Row) -> bool:
     """Return whether the home is a directory, not a volume of an engine or a cluster."""
     return row.storage_backend == LocalDirHomes.name
+
+
+def is_elsewhere(row: Row) -> bool:
+    """Return whether the workspace has a home that a backup cannot contain."""
+    return row.incarnation is not None and not has_directory(row)
 
 
 def has_home(homes: Path, row: Row) -> bool:
