@@ -68,7 +68,7 @@ search() {
     find_root && find_size && [ "$size" != large ] && cd "$root" || return
     set -- --no-config --hidden --glob '!.git' --color never --line-number --no-heading --with-filename \
         --max-columns 400 --max-columns-preview "$mode" "$case" --regexp "$query"
-    # Of ripgrep, which would read an ignore file that is a link to a device without an end. In the shells of $( ) and ( ).
+    # Limits the memory of ripgrep: an ignore file may be a link to a device without an end. Applied in subshells only.
     limit="ulimit -d 2097152"
     { messages=$($limit 2>/dev/null; "$ripgrep" "$@" 2>&1 >&3 3>&- </dev/null); } 3>&1
     code=$?

@@ -289,7 +289,7 @@ class ServerSession:
     def _document(self, path: str) -> dict[str, object]:
         language = languages.of_path(path)
         assert language is not None
-        # Not by more than that: a file that contains the name may be of any size.
+        # A file that contains the name may be of any size.
         text = (read_start(self.root / path, _MOST_BYTES) or b"").decode("utf-8", "replace")
         name = self.spec.languages[language.name]
         return {"uri": self.uri(os.fsencode(path)), "languageId": name, "version": 1, "text": text}

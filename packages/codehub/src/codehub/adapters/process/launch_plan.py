@@ -219,7 +219,7 @@ class LaunchPlanner:
             blocked=blocked_networks(_own_addresses(), self._options.allowed_networks) if isolation.slirp else (),
             bridge_socket=bridge[0],
             bridge_port=bridge[1],
-            # Only root can mount them.
+            # Only root can mount a file system of terminals.
             terminals=str(terminals) if isolation.separates_users and os.geteuid() == 0 else "",
         )
 

@@ -17,7 +17,7 @@ from codehub.domain.errors import BackendDown
 from codehub.ports.instances import Upstream
 
 RECORD, EXIT, LOG = "record.json", "exit.json", "output.log"
-# Errors that mean that there is no such file or process, or that it is nobody's of ours.
+# Errors that mean that there is no such file or process, or that it belongs to somebody else.
 _ABSENT = (FileNotFoundError, NotADirectoryError, ProcessLookupError, PermissionError)
 
 
