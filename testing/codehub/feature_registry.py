@@ -33,6 +33,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509.oid import NameOID
 
+from codehub.adapters.registry.features import RegistryFeatures
+from codehub.adapters.registry.http import RegistryHttp
+from codehub.adapters.registry.logins import RegistryLogins
+from codehub.domain.feature_refs import FeatureRules
 from testing.codehub.own_network import make_certificates, namespace_with_address
 from testing.ports import free_port
 
@@ -247,3 +251,15 @@ def _token_server(place: Path, made: FeatureRegistry) -> Iterator[None]:
 
 def _base64url(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def feature_source(
+    cache: Path,
+    *named: str,
+    timeout_s: float = 120.0,
+    authority: Path | None = None,
+    logins: Path | None = None,
+) -> RegistryFeatures:
+    rules = FeatureRules(tuple(f"{host}/*" for host in named))
+    tls = ssl.create_default_context(cafile=str(authority)) if authority else None
+    return RegistryFeatures(RegistryHttp(rules.named_hosts, tls, RegistryLogins(logins)), cache, timeout_s)

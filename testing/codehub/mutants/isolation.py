@@ -22,6 +22,10 @@ def _process(*names: str) -> tuple[str, ...]:
     return tuple(f"{_TESTS}/backends/test_process_isolation.py::{name}" for name in names)
 
 
+def _network(*names: str) -> tuple[str, ...]:
+    return tuple(f"{_TESTS}/backends/test_process_network.py::{name}" for name in names)
+
+
 def _docker(*names: str) -> tuple[str, ...]:
     return tuple(f"{_TESTS}/backends/test_docker_isolation.py::{name}" for name in names)
 
@@ -107,35 +111,35 @@ ISOLATION: Final = (
         "adapters/process/netns.py",
         '        "--disable-host-loopback",\n',
         "",
-        _process("test_services_of_this_machine_are_not_reached"),
+        _network("test_services_of_this_machine_are_not_reached"),
     ),
     Mutant(
         "4: the machine's own addresses are reached",
         "adapters/process/launch_plan.py",
         "blocked_networks(_own_addresses(), self._options.allowed_networks)",
         "blocked_networks([], self._options.allowed_networks)",
-        _process("test_the_internet_is_reached_and_names_are_asked_for_inside"),
+        _network("test_the_internet_is_reached_and_names_are_asked_for_inside"),
     ),
     Mutant(
         "4: link-local is reached",
         "domain/networks.py",
         '_NEVER = ("0.0.0.0/8", LINK_LOCAL, *CLOUD_SERVICES, ',
         '_NEVER = ("0.0.0.0/8", *CLOUD_SERVICES, ',
-        _process("test_a_listener_at_a_link_local_address_is_not_reached"),
+        _network("test_a_listener_at_a_link_local_address_is_not_reached"),
     ),
     Mutant(
         "4: private networks are reached",
         "domain/networks.py",
         "(*map(IPv4Network, _NEVER), *private, *machine)",
         "(*map(IPv4Network, _NEVER), *machine)",
-        _process("test_neither_metadata_nor_private_networks_are_reached"),
+        _network("test_neither_metadata_nor_private_networks_are_reached"),
     ),
     Mutant(
         "5: a port of the machine for an IDE",
         "adapters/process/launch_plan.py",
         "bridged = not by_socket and bool(isolation.slirp)",
         "bridged = False",
-        _process("test_an_ides_port_cannot_be_taken_by_another_workspace"),
+        _network("test_an_ides_port_cannot_be_taken_by_another_workspace"),
     ),
     Mutant(
         "6: a line separator hides an instruction of a Dockerfile",
