@@ -16,6 +16,7 @@ from testing.codehub.contracts.homes import key
 from testing.codehub.homes import local_world
 
 _REPOSITORY = Path(__file__).parents[4]
+_PRELOADED = _REPOSITORY / "testing/codehub/user_mode_linux.c"
 _INIT = """#!/bin/sh
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHONDONTWRITEBYTECODE=1
 mount -t proc proc /proc
@@ -31,7 +32,7 @@ sleep 60
 """
 
 
-@pytest.mark.needs("root", "uml", "mkfs.xfs", "mkfs.ext4", "insmod")
+@pytest.mark.needs("root", "uml", "mkfs.xfs", "mkfs.ext4", "insmod", "g++")
 @pytest.mark.timeout(600)
 def test_disk_sizes_are_enforced_on_xfs_and_ext4(tmp_path: Path) -> None:
     init = tmp_path / "init"
@@ -41,6 +42,8 @@ def test_disk_sizes_are_enforced_on_xfs_and_ext4(tmp_path: Path) -> None:
     for disk in disks.values():
         disk.touch()
         os.truncate(disk, 400 << 20)
+    preloaded = tmp_path / "preloaded.so"
+    subprocess.run(["g++", "-x", "c", "-O2", "-shared", "-fPIC", "-o", preloaded, _PRELOADED, "-ldl"], check=True)
     env = {
         **os.environ,
         "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin",
@@ -57,7 +60,7 @@ def test_disk_sizes_are_enforced_on_xfs_and_ext4(tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env=env,
+        env={**env, "LD_PRELOAD": str(preloaded)},
         timeout=540,
         check=False,
     )
