@@ -47,6 +47,7 @@ from codehub.cli.backup_format import (
     Row,
     has_home,
     home_in,
+    installation_of,
     recorded_archives,
     rows_of,
     stand_in,
@@ -135,6 +136,7 @@ def _copy(settings: Settings, url: str, directory: Path, progress: ProgressLine)
         progress.begin("Copying the database")
         pg_programs.dump(url, directory / DUMP, exported["id"], settings.data_dir)
         rows, before = rows_of(connection), recorded_archives(connection)
+        installation = installation_of(connection)
     copies.copy_new(rows)
     store = Store(settings.archives)
     try:
@@ -155,7 +157,7 @@ def _copy(settings: Settings, url: str, directory: Path, progress: ProgressLine)
     progress.begin("Waiting for the disk")
     sync_below(directory)
     created_at = datetime.now(UTC).isoformat()
-    manifest = Manifest(created_at, settings.archives if outside else "", ids, stand_ins, incomplete)
+    manifest = Manifest(created_at, settings.archives if outside else "", ids, stand_ins, incomplete, installation)
     manifest.write(directory, __version__)
     sync_dir(directory)
     return rows, manifest

@@ -39,6 +39,8 @@ _ROWS = """
             AS archive_sha256
     FROM workspaces w WHERE deleted_at IS NULL ORDER BY id
 """
+# Returns the installation's id.
+_INSTALLATION = "SELECT value #>> '{}' AS id FROM system_facts WHERE name = 'installation_id'"
 # Lists the recorded archives of the live workspaces, oldest first.
 _RECORDED = """
     SELECT a.workspace_id, a.archive_key, a.op_id FROM workspace_archives a JOIN workspaces w ON w.id = a.workspace_id
@@ -81,6 +83,12 @@ class Row:
 
 def rows_of(connection: psycopg.Connection[DictRow]) -> list[Row]:
     return [Row(**found) for found in connection.execute(_ROWS).fetchall()]
+
+
+def installation_of(connection: psycopg.Connection[DictRow]) -> str:
+    """Return the id of the installation in a database; empty if it never ran."""
+    found = connection.execute(_INSTALLATION).fetchone()
+    return "" if found is None else str(found["id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +141,8 @@ class Manifest:
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     # By workspace: why its current files are not in the backup, or not all of them.
     incomplete: Mapping[str, str] = field(default_factory=dict)
+    # The id of the installation, as the database has it.
+    installation: str = ""
     # Identifies the backup.
     digest: str = ""
 
@@ -144,6 +154,7 @@ class Manifest:
             "store_ids": dict(self.store_ids),
             "stand_ins": dict(self.stand_ins),
             "incomplete": dict(self.incomplete),
+            "installation": self.installation,
         }
         write_private(directory / MANIFEST, json.dumps(content, indent=1) + "\n")
 
@@ -163,6 +174,7 @@ def read_manifest(directory: Path) -> Manifest:
             store_ids=_texts(found, "store_ids"),
             stand_ins=_texts(found, "stand_ins"),
             incomplete=_texts(found, "incomplete"),
+            installation=str(found.get("installation", "")),
             digest=hashlib.sha256(raw).hexdigest(),
         )
     except (ValueError, AttributeError) as error:

@@ -20,16 +20,18 @@ from urllib.parse import urlsplit
 
 import click
 import psycopg
+from psycopg.rows import dict_row
 
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
 from codehub.adapters.filesystem.safe_path import check_dir
 from codehub.adapters.homes.layout import sync_below, sync_dir
+from codehub.adapters.homes.mark import MARK
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.errors import translated
 from codehub.adapters.postgres.migrate import migrate
 from codehub.cli import pg_programs
-from codehub.cli.backup_format import ARCHIVES, DUMP, HOMES, KEPT_FILES, Manifest, read_manifest
+from codehub.cli.backup_format import ARCHIVES, DUMP, HOMES, KEPT_FILES, Manifest, installation_of, read_manifest
 from codehub.cli.output import console
 from codehub.cli.progress_line import ProgressLine
 from codehub.cli.restore_files import copy_archives, copy_homes, refuse_foreign_store
@@ -112,6 +114,8 @@ def _restore(
             sync_dir(settings.data_dir)
         else:
             _refuse_another(unfinished, target)
+            if loaded:
+                _refuse_other_installation(url, manifest)
         if not loaded:
             copy_homes(directory / HOMES, settings.homes, progress)
             copy_archives(directory / ARCHIVES, store, progress)
@@ -137,10 +141,12 @@ def _refuse_used(settings: Settings, directory: Path, manifest: Manifest, store:
         raise Conflict("the database has a CodeHub in it already: restore into an empty one")
     if any(settings.homes.glob("users/*")):
         raise Conflict(f"{settings.homes} has homes already: restore into an empty installation")
-    for name in KEPT_FILES:
-        mine, saved = settings.data_dir / name, directory / name
+    for name, mine, saved in (
+        ("homes' directory", settings.homes / MARK, directory / HOMES / MARK),
+        *(("data directory", settings.data_dir / name, directory / name) for name in KEPT_FILES),
+    ):
         if mine.exists() and saved.exists() and mine.read_bytes() != saved.read_bytes():
-            raise Conflict(f"{mine} is of another installation: move it away, or restore into another data directory")
+            raise Conflict(f"{mine} is of another installation: move it away, or restore into another {name}")
     if manifest.archives_outside and settings.archives.startswith("file:"):
         raise Invalid(
             f"the archives of this backup are in {manifest.archives_outside}: set CODEHUB_ARCHIVE_URL to that, or to a copy"
@@ -161,6 +167,13 @@ def _refuse_another(unfinished: Path, target: dict[str, str]) -> None:
             f"({', '.join(differ)}): repeat that one with its settings, or start with an empty data directory, an empty "
             "database and empty directories for homes and archives"
         )
+
+
+def _refuse_other_installation(url: str, manifest: Manifest) -> None:
+    """What was loaded may also be an empty CodeHub, created since by `codehub migrate`."""
+    with psycopg.connect(url, row_factory=dict_row) as connection:
+        if installation_of(connection) != manifest.installation:
+            raise Conflict("the database has another CodeHub in it since the restore was interrupted: empty it")
 
 
 @contextmanager

@@ -209,7 +209,7 @@ def test_a_file_whose_owner_holds_a_lease_is_named_and_stops_nobody(
     old: Installation, new: Installation, tmp_path: Path
 ) -> None:
     rows = [old.create(name) for name in ("first", "hostile", "last")]
-    held = old.files(rows[1]) / "held"
+    held = old.files(rows[1]) / os.fsdecode(b"held\xff\x1b]0;title\x07")  # no text, and it controls terminals
     held.touch()
     code = (
         "import fcntl, signal, sys; signal.signal(signal.SIGIO, signal.SIG_IGN)\n"
@@ -220,6 +220,7 @@ def test_a_file_whose_owner_holds_a_lease_is_named_and_stops_nobody(
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         _only_the_second_is_incomplete(old, new, tmp_path / "saved", rows)
+        assert "\x1b" not in "".join(new.events(rows[1]))
         holder.kill()
 
 

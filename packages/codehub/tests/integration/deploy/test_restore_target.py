@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from codehub.adapters.homes.mark import MARK
 from codehub.adapters.objectstore.layout import ID_KEY, OWNER_KEY
+from codehub.adapters.objectstore.transfer import find_receipt
 from codehub.cli import pg_programs
 from codehub.domain.errors import Transient
 from testing.codehub.backups import Installation
 from testing.codehub.full_stack import TIMEOUT_S, Stack
+from testing.codehub.objectstore import S3Server
 
-CONFLICT, USAGE, FAILED = 6, 2, 1
+CONFLICT, USAGE, FAILED, INCOMPLETE = 6, 2, 1, 8
 NOBODY = 65534
 
 
@@ -64,6 +67,22 @@ def test_a_repeated_restore_has_the_same_database(
     assert (code, "CODEHUB_DATABASE_URL" in printed) == (CONFLICT, True), printed
 
 
+def test_a_repeated_restore_does_not_take_an_empty_database_for_the_restored_one(
+    old: Installation, new: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, saved = old.create("w"), tmp_path / "saved"
+    old.execute("INSERT INTO system_facts VALUES ('installation_id', '\"the-installation\"')", [])
+    assert old.run("backup", str(saved))[0] == 0
+    interrupted(new, saved, monkeypatch)
+    assert new.run("migrate")[0] == 0
+    code, printed = new.run("restore", str(saved))
+    assert (code, "another CodeHub in it since" in printed) == (CONFLICT, True), printed
+    new.execute("DROP SCHEMA public CASCADE", [])
+    new.execute("CREATE SCHEMA public", [])
+    assert new.run("restore", str(saved))[0] == 0
+    assert new.row(row)["name"] == "w"
+
+
 @pytest.mark.parametrize("owner", [b"somebody else", b""])
 def test_an_archive_store_of_others_is_refused_and_unchanged(
     old: Installation, new: Installation, tmp_path: Path, owner: bytes
@@ -109,6 +128,45 @@ def test_a_key_for_secrets_of_another_installation_is_not_overwritten(
     code, printed = new.run("restore", str(tmp_path / "saved"))
     assert (code, "is of another installation" in printed) == (CONFLICT, True), printed
     assert (new.place / "secrets.key").read_text() == "another"
+
+
+def test_a_directory_of_homes_of_another_installation_is_not_taken_over(
+    old: Installation, new: Installation, tmp_path: Path
+) -> None:
+    old.create("w")
+    (old.homes_dir / MARK).write_text("old\n")
+    assert old.run("backup", str(tmp_path / "saved"))[0] == 0
+    new.homes_dir.mkdir(parents=True)
+    (new.homes_dir / MARK).write_text("another\n")
+    assert new.run("restore", str(tmp_path / "saved"))[0] == CONFLICT
+    assert (new.homes_dir / MARK).read_text() == "another\n"
+
+
+@pytest.mark.xdist_group("s3")
+def test_archives_in_files_are_restored_into_an_object_store_and_backed_up_from_there(
+    old: Installation, new: Installation, tmp_path: Path, s3_server: S3Server
+) -> None:
+    row = old.create("w")
+    receipt = old.archive(row, remove=True)
+    assert old.run("backup", str(tmp_path / "saved"))[0] == 0
+    store = s3_server.fresh()
+    store.put("bucket", b"")  # this server creates a bucket with its first object
+    store.delete("bucket")
+    new.more = s3_server.environment(store)
+    code, printed = new.run("restore", str(tmp_path / "saved"))
+    assert code == 0, printed
+    assert find_receipt(store, receipt.archive_key) == receipt
+    code, printed = new.run("backup", str(tmp_path / "again"))
+    assert code == 0, printed
+    store.delete(receipt.archive_key)
+    assert new.run("backup", str(tmp_path / "third"))[0] == INCOMPLETE
+    store.close()
+
+    new.execute("DROP SCHEMA public CASCADE", [])
+    new.execute("CREATE SCHEMA public", [])
+    forgotten = Installation(tmp_path / "forgotten", new.url, new.monkeypatch, new.capsys)
+    code, printed = forgotten.run("restore", str(tmp_path / "again"))
+    assert (code, "set CODEHUB_ARCHIVE_URL" in printed) == (USAGE, True), printed
 
 
 def others_directory(place: Path) -> Path:
