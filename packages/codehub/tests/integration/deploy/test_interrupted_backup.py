@@ -101,6 +101,20 @@ def test_a_file_that_cannot_be_written_makes_the_backup_incomplete(old: Stack, t
     with fresh_stack() as new:
         restored = new.run("restore", str(saved))
         assert (restored.returncode, "lost: asleep" in restored.stderr) == (8, True), restored
+        # A running CodeHub keeps the error, and replaces the home by nothing else.
+        new.with_tiny_ide()
+        new.environment["CODEHUB_ADMIN_PASSWORD"] = old.environment["CODEHUB_ADMIN_PASSWORD"]
+        new.up()
+        with new.client() as client:
+            (lost,) = [one for one in client.get("/api/v1/workspaces").json()["items"] if one["name"] == "asleep"]
+            path = f"/api/v1/workspaces/{lost['id']}"
+            refused = client.post(f"{path}:start")
+            assert (lost["error_reason"], refused.status_code) == ("DataLost", 409), refused.text
+            assert client.post(f"{path}:recover", json={"archive_key": None}).status_code == 202
+            assert client.post(f"{path}:start").status_code in (202, 409)
+            new.wait(lambda: client.get(path).json()["status"] == "RUNNING")
+        (kept,) = new.data_dir.glob("homes/users/*/workspaces/*/.damaged-0/files/note")
+        assert kept.read_text() == "written in asleep\n", "an administrator can still get at the incomplete home"
 
 
 def test_a_database_that_cannot_be_written_makes_the_backup_fail(old: Stack, tmp_path: Path) -> None:
