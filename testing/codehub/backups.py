@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -128,8 +127,3 @@ class Installation:
 
 def key_of(row: Workspace) -> HomeKey:
     return HomeKey(row.id, row.home_store_key)
-
-
-def private_dir() -> Path:
-    """A directory whose path no other user can redirect."""
-    return Path(tempfile.mkdtemp(prefix="ch-", dir="/tmp"))
