@@ -41,6 +41,7 @@ _EXIT_WORDS: Final[Mapping[Exit, str]] = {
     Exit.NOT_FOUND: "not found",
     Exit.CONFLICT: "not possible in this state, or over a limit",
     Exit.UNREACHABLE: "the server or a service it needs does not answer, or `--timeout` expired",
+    Exit.INCOMPLETE: "done, but not completely; the messages say what is missing",
     Exit.INTERRUPTED: "interrupted",
 }
 

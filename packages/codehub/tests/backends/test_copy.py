@@ -8,7 +8,7 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -185,9 +185,9 @@ def test_a_file_that_grows_or_shrinks_is_copied_as_far_as_it_goes(
     (source / "file").write_bytes(b"x" * 10_000)
     real = copying._copy_content
 
-    def content(reading: int, made: int, size: int) -> None:
+    def content(reading: int, made: int, size: int, report: Callable[[int], None]) -> None:
         (source / "file").write_bytes(b"x" * now)
-        real(reading, made, size)
+        real(reading, made, size, report)
 
     monkeypatch.setattr(fcntl, "ioctl", _refuse)
     monkeypatch.setattr(copying, "_copy_content", content)

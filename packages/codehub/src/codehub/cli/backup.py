@@ -1,24 +1,22 @@
-"""`codehub backup`: writes a complete installation to one directory while it runs.
+"""`codehub backup`: writes an installation to one directory while it runs.
 
     homes ──► the database, in one snapshot ──► homes created meanwhile ──► archives ──► the manifest, last
 
 A home that is archived after it was copied is in the backup twice; one that was archived before is in its archive. The
-backup therefore contains the home or the archive of every workspace in the snapshot; this is checked before the manifest is
-written.
+manifest names every workspace whose current files are not in the backup: nothing that one user does keeps the others' out.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
+import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 import psycopg
@@ -27,44 +25,41 @@ from psycopg.rows import dict_row
 from codehub import __version__
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
-from codehub.adapters.filesystem.copy import IncompleteCopy, copy_tree, sync_disk
+from codehub.adapters.filesystem.copy import NO_ROOM, IncompleteCopy, copy_tree
 from codehub.adapters.filesystem.remove import remove_tree
-from codehub.adapters.homes.layout import inspect_home
-from codehub.adapters.homes.local_dir import LocalDirHomes
+from codehub.adapters.filesystem.safe_path import make_private_dir
+from codehub.adapters.homes.layout import CTX, inspect_home, sync_below, sync_dir
 from codehub.adapters.homes.mark import MARK
-from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.layout import ID_KEY, META_SUFFIX, OWNER_KEY
 from codehub.adapters.objectstore.store import Store
+from codehub.adapters.objectstore.transfer import find_receipt
 from codehub.adapters.postgres.errors import translated
 from codehub.cli import pg_programs
+from codehub.cli.backup_format import (
+    ARCHIVES,
+    DUMP,
+    HOMES,
+    IN_A_VOLUME,
+    KEPT_FILES,
+    MANIFEST,
+    Manifest,
+    Recorded,
+    Row,
+    has_home,
+    home_in,
+    installation_of,
+    recorded_archives,
+    rows_of,
+    stand_in,
+)
 from codehub.cli.effective_settings import EffectiveSettings, effective_settings
+from codehub.cli.output import console, printable
+from codehub.cli.progress_line import ProgressLine
 from codehub.data_dir import Lock
-from codehub.domain.errors import Conflict, Invalid, Transient
+from codehub.domain.errors import ArchiveCorrupted, Conflict, Incomplete, Invalid, Transient
 from codehub.settings import Settings
 
-MANIFEST: Final = "codehub-backup.json"
-DUMP: Final = "database.dump"
-HOMES: Final = "homes"
-ARCHIVES: Final = "archives"
-# Files of the data directory that are kept in addition to the database.
-KEPT_FILES: Final = ("admin-password", "installation-id", "secrets.key")
-
-_COPY_TRIES = 3
-# Lists the live workspaces with what is needed to find their homes and archives.
-_ROWS = """
-    SELECT id, name, home_store_key, storage_backend, home_ctx ->> 'incarnation' AS incarnation, archive_key
-    FROM workspaces WHERE deleted_at IS NULL ORDER BY id
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    id: str
-    name: str
-    home_store_key: str
-    storage_backend: str
-    incarnation: str | None
-    archive_key: str | None
+_COPY_TRIES: Final = 3
 
 
 @click.command()
@@ -75,6 +70,8 @@ def backup(directory: Path) -> None:
     CodeHub and its workspaces keep running. The backup contains the database, the homes and, if they are stored as
     files, the archives. Archives in an object store stay there. `codehub restore` restores it.
 
+    The exit code is 8 if the backup can be restored, but lacks the current files of some workspaces. They are listed.
+
     \b
     Examples:
       codehub backup /mnt/backup/2026-11-16
@@ -82,20 +79,25 @@ def backup(directory: Path) -> None:
     """
     state = effective_settings(os.environ)
     _refuse_used(directory)
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory.chmod(0o700)
     try:
-        with database_of(state) as url, translated():
-            rows = _copy(state.settings, url, directory)
+        make_private_dir(directory)
+        _refuse_used(directory)  # nobody else can put something there any more
+        with database_of(state) as url, translated(), ProgressLine() as progress:
+            rows, manifest = _copy(state.settings, url, directory, progress)
     except OSError as error:
         raise Transient(f"the backup in {directory} is not complete: {error}") from error
-    for row in filter(is_elsewhere, rows):
-        click.echo(
-            f"warning: the home of {row.name} ({row.id}) is a volume and not in the backup, only archives of it are. "
-            f"To include its files, archive it (codehub ws archive {row.id}) and make another backup",
-            err=True,
-        )
-    click.echo(f"{len(rows)} workspaces are in {directory}")
+    for row in rows:
+        if row.id in manifest.incomplete:
+            console(err=True).print(f"warning: {row}: {manifest.incomplete[row.id]}. {_remedy(row)}")
+    click.echo(f"{len(rows) - len(manifest.incomplete)} of {len(rows)} workspaces are completely in {directory}")
+    if manifest.incomplete:
+        raise Incomplete(f"the backup lacks the current files of {len(manifest.incomplete)} workspaces (see above)")
+
+
+def _remedy(row: Row) -> str:
+    if row.has_directory:
+        return "Fix that and make another backup"
+    return f"To include its files, archive it (codehub ws archive {row.id}) and make another backup"
 
 
 def _refuse_used(directory: Path) -> None:
@@ -124,118 +126,191 @@ def database_of(state: EffectiveSettings) -> Iterator[str]:
             server.stop()
 
 
-def _copy(settings: Settings, url: str, directory: Path) -> list[Row]:
-    _copy_homes(settings.homes, directory / HOMES)
+def _copy(settings: Settings, url: str, directory: Path, progress: ProgressLine) -> tuple[list[Row], Manifest]:
+    copies = _HomeCopies(settings.homes, directory / HOMES, progress)
+    copies.copy_all()
     with psycopg.connect(url, row_factory=dict_row) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         exported = connection.execute("SELECT pg_export_snapshot() AS id").fetchone()
         assert exported is not None
+        progress.begin("Copying the database")
         pg_programs.dump(url, directory / DUMP, exported["id"], settings.data_dir)
-        rows = [Row(**found) for found in connection.execute(_ROWS).fetchall()]
-    for row in rows:
-        if has_directory(row) and not has_home(directory / HOMES, row):
-            _copy_home(settings.homes / row.home_store_key, directory / HOMES / row.home_store_key)
+        rows, before = rows_of(connection), recorded_archives(connection)
+        installation = installation_of(connection)
+    copies.copy_new(rows)
     store = Store(settings.archives)
     try:
         outside = not settings.archives.startswith("file:")
-        if not outside:
-            _copy_archives(Path(store.place), directory / ARCHIVES)
-        missing = _missing(rows, directory, store if outside else None)
+        ids = {key: found.decode("utf-8", "replace") for key in (OWNER_KEY, ID_KEY) if (found := store.get(key))}
+        failed = {} if outside else _copy_archives(Path(store.place), directory / ARCHIVES, progress)
+        kept = store if outside else Store((directory / ARCHIVES).absolute().as_uri())
+        # After the archives were copied: a home that was removed until then had its archive recorded before.
+        with psycopg.connect(url, row_factory=dict_row) as connection:
+            after = recorded_archives(connection)
+        stand_ins, incomplete = _judge(rows, before, after, copies, kept)
+        incomplete |= {row.id: failed[row.id] for row in rows if row.id in failed and row.id not in incomplete}
     finally:
         store.close()
     for name in KEPT_FILES:
         if (settings.data_dir / name).exists():
             write_private(directory / name, (settings.data_dir / name).read_text())
-    if missing:
-        raise Transient(f"neither home nor archive could be copied of: {', '.join(missing)}. Run it again.")
-    sync_disk(directory)
-    _write_manifest(directory, settings.archives if outside else "")
-    return rows
+    progress.begin("Waiting for the disk")
+    sync_below(directory)
+    created_at = datetime.now(UTC).isoformat()
+    manifest = Manifest(created_at, settings.archives if outside else "", ids, stand_ins, incomplete, installation)
+    manifest.write(directory, __version__)
+    sync_dir(directory)
+    return rows, manifest
 
 
-def _copy_homes(homes: Path, target: Path) -> None:
-    target.mkdir(mode=0o711)
-    if (homes / MARK).exists():
-        shutil.copy2(homes / MARK, target / MARK)
-    for home in sorted(homes.glob("users/*/workspaces/*/home")):
-        _copy_home(home, target / home.relative_to(homes))
+@dataclass(slots=True)
+class _HomeCopies:
+    """Copies homes one by one, each within limits of its own."""
 
+    homes: Path
+    target: Path
+    progress: ProgressLine
+    # By path: why not all of it was copied.
+    incomplete: dict[Path, str] = field(default_factory=dict)
 
-def _copy_home(home: Path, target: Path) -> None:
-    """Copy a home in its current state.
+    def copy_all(self) -> None:
+        self.target.mkdir(mode=0o711)
+        if (self.homes / MARK).exists():
+            shutil.copy2(self.homes / MARK, self.target / MARK)
+        found = sorted(self.homes.glob("users/*/workspaces/*/home"))
+        self.progress.begin("Copying homes:", len(found))
+        for home in found:
+            self.progress.next()
+            self._copy(home)
 
-    A file that is removed during the copy is skipped; any other failure is an error.
-    """
-    if not home.is_dir():
-        return
-    target.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-    reason = ""
-    for _ in range(_COPY_TRIES):
-        remove_tree(target)
+    def copy_new(self, rows: list[Row]) -> None:
+        """Copy those that were created, or restored, until the snapshot."""
+        for row in rows:
+            home = home_in(self.homes, row)
+            if row.has_directory and home not in self.incomplete and not has_home(self.target, row):
+                self._copy(home)
+
+    def _copy(self, home: Path) -> None:
+        target = self.target / home.relative_to(self.homes)
+        target.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        reason = ""
+        for _ in range(_COPY_TRIES):
+            remove_tree(target)
+            before = _identity(home)
+            if before is None:
+                return
+            reason, again = self._copy_once(home, target)
+            if reason and not again:
+                break
+            if _identity(home) != before:
+                # It is being archived, and what was removed already is not in the copy.
+                reason = "it was replaced while it was copied"
+                remove_tree(target)
+            elif not reason:
+                return
+        if _identity(home) is None:
+            remove_tree(target)
+            return
+        self.incomplete[home] = f"its home could not be copied completely: {_storable(reason)}"
+
+    def _copy_once(self, home: Path, target: Path) -> tuple[str, bool]:
+        """Returns why the copy is incomplete, if so, and whether another attempt may help."""
         try:
-            copy_tree(home, target)
+            copy_tree(home, target, self.progress.add)
         except IncompleteCopy as error:
-            reason = str(error)
-            continue
+            reason, again = str(error), error.changed
         except OSError as error:
-            raise Transient(f"{home} could not be copied: {error}") from error
-        return
-    # Its owner alone can cause this, and must not keep everybody else from being backed up.
-    click.echo(f"warning: {home} is incomplete: {reason} ({_COPY_TRIES} attempts)", err=True)
+            reason, again = error.strerror or str(error), False
+            if error.errno in NO_ROOM:
+                reason = f"no space left for it in {self.target.parent}"
+        else:
+            return "", False
+        # Without its mark it is never taken for a complete home.
+        (target / CTX).unlink(missing_ok=True)
+        if reason.startswith("no space"):
+            # Its user decides how much it takes there (holes, shared data): it must leave room for the others.
+            with contextlib.suppress(OSError):
+                remove_tree(target)
+        return reason, again
 
 
-def _copy_archives(root: Path, target: Path) -> None:
-    """Copy the committed archives, each one's data before its meta, so that an incomplete copy never looks complete."""
+def _identity(home: Path) -> tuple[int, int, str] | None:
+    """Which home this is: another directory, or another incarnation, is another home. None if there is none."""
+    try:
+        found = os.lstat(home)
+    except FileNotFoundError:
+        return None
+    ctx = inspect_home(home).ctx
+    return found.st_dev, found.st_ino, "" if ctx is None else ctx.incarnation
+
+
+def _storable(text: str) -> str:
+    """Without control characters and what is no text: names of files are in it."""
+    return printable(text.encode("utf-8", "backslashreplace").decode())
+
+
+def _copy_archives(root: Path, target: Path, progress: ProgressLine) -> dict[str, str]:
+    """Copy the committed archives, each one's data before its meta, so that an incomplete copy never looks complete.
+
+    Return why archives could not be copied, by workspace.
+    """
     target.mkdir(mode=0o700)
     for name in (OWNER_KEY, ID_KEY):
         if (root / name).exists():
             shutil.copy2(root / name, target / name)
-    for meta in sorted(root.glob(f"*/*/home.tar.zst{META_SUFFIX}")):
+    found = sorted(root.glob(f"*/*/home.tar.zst{META_SUFFIX}"))
+    progress.begin("Copying archives:", len(found))
+    failed = {}
+    for meta in found:
+        progress.next()
         data = meta.with_name(meta.name.removesuffix(META_SUFFIX))
         place = target / meta.parent.relative_to(root)
-        place.mkdir(parents=True, exist_ok=True)
         try:
+            place.mkdir(parents=True, exist_ok=True)
             shutil.copy2(data, place / data.name)
             shutil.copy2(meta, place / meta.name)
+            progress.add((place / data.name).stat().st_size)
         except FileNotFoundError:
             continue  # removed by the GC meanwhile
+        except OSError as error:
+            remove_tree(place)
+            failed[meta.parent.parent.name] = f"its archive {meta.parent.name} could not be copied: {error.strerror}"
+    return failed
 
 
-def has_directory(row: Row) -> bool:
-    """Return whether the home is a directory, not a volume of an engine or a cluster."""
-    return row.storage_backend == LocalDirHomes.name
-
-
-def is_elsewhere(row: Row) -> bool:
-    """Return whether the workspace has a home that a backup cannot contain."""
-    return row.incarnation is not None and not has_directory(row)
-
-
-def has_home(homes: Path, row: Row) -> bool:
-    """Return whether this directory contains exactly the incarnation that the database names."""
-    found = inspect_home(homes / row.home_store_key)
-    return row.incarnation is not None and found.ctx is not None and found.ctx.incarnation == row.incarnation
-
-
-def _missing(rows: list[Row], directory: Path, outside: Store | None) -> list[str]:
-    """Return the workspaces that have data according to the database, but none in the backup."""
-    store = outside or Store((directory / ARCHIVES).absolute().as_uri())
-    archives = ObjectArchives(store)
-    missing = []
+def _judge(
+    rows: list[Row], before: list[Recorded], after: list[Recorded], copies: _HomeCopies, kept: Store
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the archives that stand in for homes, and why the current files of a workspace are not in the backup."""
+    stand_ins, incomplete = {}, {}
     for row in rows:
-        if row.incarnation is None and row.archive_key is None:
+        if row.incarnation is None:
+            if row.archive_key is not None and not _is_kept(kept, row.archive_key, row.archive_sha256):
+                incomplete[row.id] = f"its archive {row.archive_key} is missing or damaged"
             continue
-        if row.incarnation is not None and has_home(directory / HOMES, row):
+        if row.has_directory and has_home(copies.target, row):
             continue
-        if not asyncio.run(archives.receipts(row.id)):
-            missing.append(f"{row.name} ({row.id})")
-    return missing
+        key = stand_in(row, before, after)
+        if key is not None and _is_kept(kept, key):
+            stand_ins[row.id] = key
+        elif not row.has_directory:
+            incomplete[row.id] = IN_A_VOLUME
+        else:
+            home = home_in(copies.homes, row)
+            incomplete[row.id] = copies.incomplete.get(home) or _unlike(row, home)
+    return stand_ins, incomplete
 
 
-def _write_manifest(directory: Path, archives_outside: str) -> None:
-    manifest: Mapping[str, Any] = {
-        "codehub": __version__,
-        "created_at": datetime.now(UTC).isoformat(),
-        "archives_outside": archives_outside,
-    }
-    write_private(directory / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+def _unlike(row: Row, home: Path) -> str:
+    if not home.exists():
+        return f"its home {home} does not exist"
+    return f"its home {home} is not the one that the database names: its {CTX} is missing, damaged or another's"
+
+
+def _is_kept(store: Store, key: str, sha256: str | None = None) -> bool:
+    """Return whether an archive is there: whole, and the one that the database names."""
+    try:
+        receipt = find_receipt(store, key)
+    except ArchiveCorrupted:
+        return False
+    return receipt is not None and sha256 in (None, receipt.sha256)

@@ -31,6 +31,7 @@ class Exit(IntEnum):
     NOT_FOUND = 5
     CONFLICT = 6
     UNREACHABLE = 7
+    INCOMPLETE = 8
     INTERRUPTED = 130
 
 
@@ -72,6 +73,7 @@ _EXIT_OF: Final[tuple[tuple[type[errors.CodeHubError], Exit], ...]] = (
     (errors.TooManyRequests, Exit.CONFLICT),
     (errors.BackendDown, Exit.UNREACHABLE),
     (errors.Unavailable, Exit.UNREACHABLE),
+    (errors.Incomplete, Exit.INCOMPLETE),
 )
 
 
@@ -90,7 +92,8 @@ def cli() -> None:
 
     \b
     Exit codes: 0 success, 1 failure, 2 usage error, 3 not signed in, 4 not allowed, 5 not found,
-      6 not possible in this state or over a limit, 7 no answer in time, 130 interrupted.
+      6 not possible in this state or over a limit, 7 no answer in time, 8 done, but not completely,
+      130 interrupted.
     """
 
 

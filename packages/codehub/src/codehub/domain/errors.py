@@ -19,6 +19,10 @@ class OutOfSpace(Transient):
     """No space on one side of a copy. Never counts as an attempt: it is retried until there is space."""
 
 
+class Incomplete(CodeHubError):
+    """A command did what was possible, and printed what it left out."""
+
+
 class Terminal(CodeHubError):
     """Retrying cannot help; the workspace goes to ERROR with this reason."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -58,6 +59,10 @@ def test_an_installation_comes_back_whole_on_another_machine_and_goes_on(machine
     (home,) = (saved / "homes").glob(f"users/*/workspaces/{row['id']}")
     shutil.rmtree(home)
     subprocess.run(["cp", "-a", old.data_dir / "archives" / row["id"], saved / "archives"], check=True)
+    manifest = json.loads((saved / "codehub-backup.json").read_text())
+    (data,) = (saved / "archives" / row["id"]).glob("*/home.tar.zst")
+    manifest["stand_ins"] = {row["id"]: str(data.relative_to(saved / "archives"))}
+    (saved / "codehub-backup.json").write_text(json.dumps(manifest))
     old.end()
     old.clean()
     embedded = _another(machines, old)

@@ -15,8 +15,15 @@ from testing.codehub.full_stack import TIMEOUT_S, Stack, fresh_stack
 
 _LARGE = 2 << 20
 # In their order. A copy that ended half-way is made from a whole one.
-_RESTORE_STEPS = (("copy_tree", 2), ("pg_programs.load", 1), ("_go_on_from_archives", 1))
-_BACKUP_STEPS = ("pg_programs.dump", "_write_manifest")
+_RESTORE_STEPS = (
+    "restore:write_private",
+    "restore_files:copy_tree",
+    "restore_files:files.stream",
+    "restore:pg_programs.load",
+    "restore:settle_rows",
+    "restore:sync_dir",
+)
+_BACKUP_STEPS = ("copy_tree", "pg_programs.dump", "_copy_archives", "Manifest.write")
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +52,9 @@ def test_a_restore_that_is_killed_at_any_step_is_repeated_and_completes(old: Sta
     with fresh_stack() as new:
         new.with_tiny_ide()
         new.environment["CODEHUB_ADMIN_PASSWORD"] = old.environment["CODEHUB_ADMIN_PASSWORD"]
-        for step, nth in _RESTORE_STEPS:
-            _killed(new, f"codehub.cli.restore:{step}", nth, "restore", str(saved))
-            if step == "copy_tree":
+        for step in _RESTORE_STEPS:
+            _killed(new, f"codehub.cli.{step}", 1, "restore", str(saved))
+            if step == "restore_files:files.stream":
                 (half,) = (new.data_dir / "homes").glob("users/*/workspaces/*/home/files/note")
                 half.unlink()
         refused = new.run("up")
@@ -77,7 +84,7 @@ def test_a_backup_that_is_killed_at_any_step_is_not_taken_for_a_whole_one(old: S
             assert (refused.returncode, "not a complete backup" in refused.stderr) == (2, True), refused.stderr
 
 
-def test_a_file_that_cannot_be_written_makes_the_backup_fail(old: Stack, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_makes_the_backup_incomplete(old: Stack, tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     done = subprocess.run(
         old.command("backup", str(saved)),
@@ -88,8 +95,40 @@ def test_a_file_that_cannot_be_written_makes_the_backup_fail(old: Stack, tmp_pat
         check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGE // 2, _LARGE // 2)),
     )
-    assert done.returncode == 1, (done.stdout, done.stderr)
-    assert "could not be copied: [Errno 27] File too large" in done.stderr
+    assert done.returncode == 8, (done.stdout, done.stderr)
+    assert "files/large: File too large" in done.stderr
+    assert not list((saved / "homes").glob("users/*/workspaces/*/home/files/large")), "no part of a file is kept"
+    with fresh_stack() as new:
+        restored = new.run("restore", str(saved))
+        assert (restored.returncode, "lost: asleep" in restored.stderr) == (8, True), restored
+        # A running CodeHub keeps the error, and replaces the home by nothing else.
+        new.with_tiny_ide()
+        new.environment["CODEHUB_ADMIN_PASSWORD"] = old.environment["CODEHUB_ADMIN_PASSWORD"]
+        new.up()
+        with new.client() as client:
+            (lost,) = [one for one in client.get("/api/v1/workspaces").json()["items"] if one["name"] == "asleep"]
+            path = f"/api/v1/workspaces/{lost['id']}"
+            refused = client.post(f"{path}:start")
+            assert (lost["error_reason"], refused.status_code) == ("DataLost", 409), refused.text
+            assert client.post(f"{path}:recover", json={"archive_key": None}).status_code == 202
+            assert client.post(f"{path}:start").status_code in (202, 409)
+            new.wait(lambda: client.get(path).json()["status"] == "RUNNING")
+        (kept,) = new.data_dir.glob("homes/users/*/workspaces/*/.damaged-0/files/note")
+        assert kept.read_text() == "written in asleep\n", "an administrator can still get at the incomplete home"
+
+
+def test_a_database_that_cannot_be_written_makes_the_backup_fail(old: Stack, tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    done = subprocess.run(
+        old.command("backup", str(saved)),
+        env=old.environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024)),
+    )
+    assert (done.returncode, "pg_dump failed" in done.stderr) == (1, True), (done.stdout, done.stderr)
     assert not (saved / "codehub-backup.json").exists()
 
 

@@ -1,7 +1,7 @@
 """Copies a tree of any depth by descriptors, while its owner may be changing it: no link is followed.
 
 Owners, modes, times, hard links, attributes and holes are kept. What vanishes or is replaced meanwhile is left out, as are
-sockets and devices.
+sockets and devices. An entry that cannot be copied does not stop the others: `IncompleteCopy` names it afterwards.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import errno
 import fcntl
 import os
 import stat
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, assert_never
@@ -31,37 +30,78 @@ _FICLONE: Final = 0x40049409
 _CHANGED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ESTALE})
 
 
+# There is no room for the copy. Nothing after it would fit either.
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_LONGEST_NAMED = 200  # characters of a path in a message
+
+
+class IncompleteCopy(Exception):
+    """Not everything could be copied. The message says what, and why."""
+
+    def __init__(self, message: str, *, changed: bool = False) -> None:
+        super().__init__(message)
+        self.changed = changed  # because the tree was changed meanwhile: another attempt may succeed
+
+
 @dataclass(slots=True)
 class _Copy:
-    target: Path
+    report: Callable[[int], None]
     links: FirstNames = field(default_factory=FirstNames)
     parts: list[str] = field(default_factory=list)
+    failures: int = 0
+    first_failure: str = ""
+
+    def failed(self, name: str, error: OSError | TooManyLinks) -> None:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            raise error
+        self.failures += 1
+        if not self.first_failure:
+            path = "/".join([*self.parts, name] if name else self.parts) or "."
+            short = path if len(path) <= _LONGEST_NAMED else f"{path[:_LONGEST_NAMED]}…"
+            self.first_failure = f"{short}: {_why(error)}"
+
+    def check(self) -> None:
+        if self.failures:
+            more = f" ({self.failures} such entries)" if self.failures > 1 else ""
+            raise IncompleteCopy(self.first_failure + more)
 
 
-def copy_tree(source: Path, target: Path) -> None:
-    """Copy the tree `source` as `target`. What is there already is replaced, name by name. Raises IncompleteCopy."""
+def _why(error: OSError | TooManyLinks) -> str:
+    if isinstance(error, TooManyLinks):
+        return str(error)
+    if error.errno == errno.EAGAIN:
+        return "a program in the workspace holds a lease on it"
+    return error.strerror or str(error)
+
+
+def copy_tree(source: Path, target: Path, report: Callable[[int], None] = lambda size: None) -> None:
+    """Copy the tree `source` as `target`. What is there already is replaced, name by name. Raises IncompleteCopy.
+
+    `report` is called with the number of bytes that were copied, and with 0 for each entry.
+    """
     os.makedirs(target, 0o700, exist_ok=True)
-    copy = _Copy(target)
-    try:
-        _copy_below(source, target, copy)
-    except TooManyLinks as error:
-        raise IncompleteCopy(str(error)) from error
+    copy = _Copy(report)
+    _copy_below(source, target, copy)
+    copy.check()
 
 
 def _copy_below(source: Path, target: Path, copy: _Copy) -> None:
     with DirCursor(source) as here, DirCursor(target) as there:
-        steps = walk(here, may_vanish=_CHANGED)
+        steps = walk(here, may_vanish=_CHANGED, on_error=copy.failed)
         while (step := _next(steps)) is not None:
+            copy.report(0)
             match step.kind:
                 case Kind.FILE:
-                    with contextlib.suppress(_Vanished):
-                        _copy_file(step.name, here.fd, there.fd, copy)
+                    _copy_entry(step.name, here.fd, there, copy)
                 case Kind.ENTERED:
                     _make_way(step.name, there.fd, for_directory=True)
                     there.enter(step.name, make=True)
                     copy.parts.append(step.name)
                 case Kind.LEAVING:
-                    _set_all(there.fd, os.fstat(here.fd), here.fd)
+                    try:
+                        _set_all(there.fd, os.fstat(here.fd), here.fd)
+                    except OSError as error:
+                        copy.failed("", error)
                 case Kind.LEFT:
                     copy.parts.pop()
                     there.leave()
@@ -71,24 +111,22 @@ def _copy_below(source: Path, target: Path, copy: _Copy) -> None:
                     assert_never(step.kind)
 
 
+def _copy_entry(name: str, here: int, there: DirCursor, copy: _Copy) -> None:
+    try:
+        _copy_file(name, here, there, copy)
+    except _Vanished:
+        pass
+    except (OSError, TooManyLinks) as error:
+        copy.failed(name, error)
+
+
 def _next(steps: Iterator[Step]) -> Step | None:
     try:
         return next(steps, None)
     except OSError as error:
         if error.errno in _CHANGED:
-            raise IncompleteCopy("its directories were moved meanwhile") from error
-        if error.errno == errno.ENAMETOOLONG:
-            raise IncompleteCopy("its directories are nested too deep") from error
+            raise IncompleteCopy("its directories were moved meanwhile", changed=True) from error
         raise
-
-
-def sync_disk(directory: Path) -> None:
-    """Wait until everything on the file system of this directory is on its disk."""
-    subprocess.run(["sync", "-f", "--", str(directory)], env={"PATH": os.defpath}, check=True)
-
-
-class IncompleteCopy(Exception):
-    """The tree cannot be copied completely, which its owner alone can cause. The message says why."""
 
 
 class _Vanished(Exception):
@@ -105,13 +143,14 @@ def _unless_changed() -> Iterator[None]:
         raise
 
 
-def _copy_file(name: str, here: int, there: int, copy: _Copy) -> None:
+def _copy_file(name: str, here: int, to: DirCursor, copy: _Copy) -> None:
     with _unless_changed():
         found = os.stat(name, dir_fd=here, follow_symlinks=False)
         link = os.readlink(name, dir_fd=here) if stat.S_ISLNK(found.st_mode) else ""
     if stat.S_ISREG(found.st_mode):
-        _copy_regular(name, here, there, copy)
+        _copy_regular(name, here, to, copy)
         return
+    there = to.fd
     if not stat.S_ISLNK(found.st_mode) and not stat.S_ISFIFO(found.st_mode):
         return
     _make_way(name, there)
@@ -126,7 +165,8 @@ def _copy_file(name: str, here: int, there: int, copy: _Copy) -> None:
     os.utime(name, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=there, follow_symlinks=False)
 
 
-def _copy_regular(name: str, here: int, there: int, copy: _Copy) -> None:
+def _copy_regular(name: str, here: int, to: DirCursor, copy: _Copy) -> None:
+    there = to.fd
     with _unless_changed():
         source = _open(name, here)
     try:
@@ -135,12 +175,17 @@ def _copy_regular(name: str, here: int, there: int, copy: _Copy) -> None:
             return
         _make_way(name, there)
         if found.st_nlink > 1:
-            first = copy.links.of(found, os.fsencode(copy.target.joinpath(*copy.parts, name)))
-            if first is not None and _linked(first, name, there):
+            # Relative, so that a copy of this copy is within the same limits, wherever it is.
+            first = copy.links.of(found, os.fsencode("/".join([*copy.parts, name])))
+            if first is not None and _linked(first, name, to):
                 return
         made = os.open(name, _NEW, 0o600, dir_fd=there)
         try:
-            _copy_content(source, made, found.st_size)
+            try:
+                _copy_content(source, made, found.st_size, copy.report)
+            except OSError:
+                os.unlink(name, dir_fd=there)  # a part of a file must not be taken for it
+                raise
             _set_all(made, found, source)
         finally:
             os.close(made)
@@ -155,10 +200,10 @@ def _open(name: str, here: int) -> int:
         return open_unreadable(name, _READ, 0o400, here)
 
 
-def _linked(first: bytes, name: str, there: int) -> bool:
+def _linked(first: bytes, name: str, to: DirCursor) -> bool:
     """Whether it is a link to the first copy now. A path may be too long for that: then it is copied again."""
     try:
-        os.link(first, os.fsencode(name), dst_dir_fd=there, follow_symlinks=False)
+        os.link(first, os.fsencode(name), src_dir_fd=to.root, dst_dir_fd=to.fd, follow_symlinks=False)
     except OSError as error:
         if error.errno not in (errno.ENAMETOOLONG, errno.EMLINK, errno.EPERM):
             raise
@@ -166,21 +211,22 @@ def _linked(first: bytes, name: str, there: int) -> bool:
     return True
 
 
-def _copy_content(source: int, made: int, size: int) -> None:
+def _copy_content(source: int, made: int, size: int, report: Callable[[int], None]) -> None:
     """Copy up to `size` bytes, however much the file grows meanwhile. Holes stay holes."""
     try:
         fcntl.ioctl(made, _FICLONE, source)
     except OSError:  # another file system, or one that cannot share data
         pass
     else:
+        report(size)
         return
     for start, end in data_segments(source, size):
-        if _copy_segment(source, made, start, end) < end:
+        if _copy_segment(source, made, start, end, report) < end:
             break  # it was shortened meanwhile
     os.ftruncate(made, min(size, os.fstat(source).st_size))
 
 
-def _copy_segment(source: int, made: int, at: int, end: int) -> int:
+def _copy_segment(source: int, made: int, at: int, end: int, report: Callable[[int], None]) -> int:
     """Copy the data from `at` to `end`. Returns where it ended."""
     while at < end:
         data = os.pread(source, min(_CHUNK, end - at), at)
@@ -189,6 +235,7 @@ def _copy_segment(source: int, made: int, at: int, end: int) -> int:
         while data:
             written = os.pwrite(made, data, at)
             data, at = data[written:], at + written
+            report(written)
     return at
 
 

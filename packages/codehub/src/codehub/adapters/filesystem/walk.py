@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -52,17 +52,24 @@ def walk(
     may_vanish: frozenset[int] = frozenset(),
     deepest: int | None = None,
     leave_out: frozenset[str] = frozenset(),
+    on_error: Callable[[str, OSError], None] | None = None,
 ) -> Iterator[Step]:
     """Walk everything below the cursor's directory. The cursor moves along; with the last step, it is there again.
 
     A directory that cannot be entered with one of the errors `may_vanish` is left out. Those below `deepest` levels are
-    only named. `leave_out` are names of directories directly below the cursor's.
+    only named. `leave_out` are names of directories directly below the cursor's. With `on_error`, a directory that cannot
+    be entered or read any further is left out too, after this was called with its name.
     """
     levels, buffer = [_Level()], ctypes.create_string_buffer(_PIECE)
     while levels:
         level = levels[-1]
         if not level.listed:
-            level.listed = _read(at.fd, level.position, buffer)
+            try:
+                level.listed = _read(at.fd, level.position, buffer)
+            except OSError as error:
+                if on_error is None:
+                    raise
+                on_error("", error)
             if not level.listed:
                 levels.pop()
                 name = at.name if levels else ""
@@ -87,7 +94,10 @@ def walk(
         except OSError as error:
             if error.errno in may_vanish:
                 continue
-            raise
+            if on_error is None:
+                raise
+            on_error(name, error)
+            continue
         levels.append(_Level())
         if len(levels) > _LEVELS_WITH_NAMES:
             levels[-1 - _LEVELS_WITH_NAMES].listed.clear()

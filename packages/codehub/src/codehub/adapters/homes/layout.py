@@ -82,7 +82,7 @@ def inspect_home(home: Path) -> HomeStatus:
 
 def stage(root: Path, paths: HomePaths, ctx: HomeCtx) -> Path:
     """Create a new volume beside its final path: empty, with its ctx."""
-    _make_way(root, paths.box)
+    make_way(root, paths.box)
     staging = paths.staging(ctx.incarnation)
     remove_tree(staging)
     staging.mkdir(mode=PASS_THROUGH)
@@ -99,7 +99,8 @@ def stage(root: Path, paths: HomePaths, ctx: HomeCtx) -> Path:
     return staging
 
 
-def _make_way(root: Path, box: Path) -> None:
+def make_way(root: Path, box: Path) -> None:
+    """Create the directories down to a home's, so that workspaces can traverse them."""
     root.mkdir(mode=PASS_THROUGH, parents=True, exist_ok=True)
     step = root
     for part in box.relative_to(root).parts:
