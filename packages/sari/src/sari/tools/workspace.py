@@ -125,6 +125,7 @@ class Workspace:
         return self._index.is_warm()
 
     def close(self) -> None:
+        self._symbols.interrupt()
         self._types.close()
         self._messages.close()
         self._terms.close()
