@@ -172,7 +172,7 @@ def test_a_changed_file_that_takes_a_parser_minutes_keeps_no_other_client_waitin
         assert first.index.wait_settled(120)
         assert first.terms.wait_built(120)
         assert second.index.wait_settled(120)
-        text = "a<b<" * 16_000 + " handle\n"
+        text = "a<b<a<b<\n" * 8_000 + " handle\n"
         began = resource.getrusage(resource.RUSAGE_SELF)
         (slow / "Slow.java").write_text(text)
         # A file that was harmless when it was parsed, and one that is looked into for a name.

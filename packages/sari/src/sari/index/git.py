@@ -22,6 +22,7 @@ from pathlib import Path
 
 from sari.index.regular import read_regular, read_start
 from sari.index.ripgrep_process import limit_memory
+from sari.registry.programs import clean_environment, find_program
 
 _TIMEOUT_S = 20.0
 _LARGEST_OUTPUT = 64 << 20
@@ -84,9 +85,12 @@ class Repository:
         with tempfile.TemporaryFile() as given:
             given.writelines(f"{line}\n".encode("utf-8", "surrogateescape") for line in stdin)
             given.seek(0)
+            program = find_program("git")
+            if program is None:
+                raise GitFailed("git was not found on PATH outside of workspaces")
             try:
                 process = subprocess.Popen(
-                    ["git", "--no-optional-locks", "-c", "core.quotepath=off", *self._settings, *arguments],
+                    [program, "--no-optional-locks", "-c", "core.quotepath=off", *self._settings, *arguments],
                     cwd=self._root,
                     env=self._environment,
                     stdin=given,
@@ -256,9 +260,12 @@ def _settings(common_dir: Path) -> tuple[tuple[str, ...], str]:
 def _config(file: Path, *names: str) -> dict[str, str | None]:
     """Return some settings of a configuration file, without its includes; None for a name without a value."""
     wanted = "|".join(re.escape(name) for name in names)
+    program = find_program("git")
+    if program is None:
+        return {}
     try:
         done = subprocess.run(
-            ["git", "config", "--file", str(file), "--no-includes", "-z", "--get-regexp", f"^({wanted})$"],
+            [program, "config", "--file", str(file), "--no-includes", "-z", "--get-regexp", f"^({wanted})$"],
             cwd="/",
             env=_base_environment(),
             stdin=subprocess.DEVNULL,
@@ -299,9 +306,8 @@ def _prepare(own: Path, git_dir: Path, common_dir: Path, head: str | None, objec
 
 
 def _base_environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {
-        **kept,
+        **clean_environment(os.environ),
         "GIT_CONFIG_NOSYSTEM": "1",
         # The user's settings may define filters, which `.gitattributes` could then select.
         "GIT_CONFIG_GLOBAL": os.devnull,

@@ -19,6 +19,7 @@ from typing import Any
 
 from sari.languages.parse import Span, Symbol
 from sari.languages.read import Parsed, failed
+from sari.registry.programs import python_command
 
 Results = list[tuple[bytes, Parsed | None]]
 # A chunk's paths must fit a pipe's 64 KiB, because all are written before the first answer is read.
@@ -237,9 +238,11 @@ class _Worker:
                 return None
             if self._process is None:
                 self._process = subprocess.Popen(
-                    # Without -P, Python would search the current folder for modules first.
-                    [sys.executable, "-P", "-m", "sari.languages.worker", os.fsdecode(self._root)]
-                    + (["--background"] if self._background else []),
+                    python_command(
+                        "sari.languages.worker",
+                        os.fsdecode(self._root),
+                        *(["--background"] if self._background else []),
+                    ),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

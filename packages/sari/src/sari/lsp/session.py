@@ -30,6 +30,10 @@ _ANSWER_TIMEOUT_S = 120.0
 _INDEX_BEGINS_S = 5.0
 _MOST_STARTS, _STARTS_WITHIN_S = 3, 600.0
 _MOST_BYTES = 4 << 20
+# Variables by which a toolchain loads or starts other code.
+_LEFT_OUT = (
+    "GIT_", "NODE_", "npm_", "PYTHON", "GO", "CARGO", "RUST", "LD_", "DYLD_", "VIRTUAL_ENV", "BASH_ENV",
+)  # fmt: skip
 _MOST_OPENED = 400
 # Chromium's takes 100 MB.
 _LARGEST_COMMANDS = 512 << 20
@@ -188,11 +192,7 @@ class ServerSession:
         return [f"--compile-commands-dir={self._private}"]
 
     def _environment(self) -> dict[str, str]:
-        kept = {
-            name: value
-            for name, value in self._environ.items()
-            if not name.startswith(("GIT_", "NODE_", "npm_", "PYTHON", "GO", "CARGO", "RUST", "LD_", "VIRTUAL_ENV"))
-        }
+        kept = {name: value for name, value in self._environ.items() if not name.startswith(_LEFT_OUT)}
         return {**kept, "PATH": search_path(self.root, self._environ), **self.spec.environment}
 
     def _initialize(self, program: str) -> dict[str, object]:

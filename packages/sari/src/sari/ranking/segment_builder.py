@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sari.ranking.worker import build_segment
+from sari.registry.programs import python_command
 
 # A file to index, with the names that it defines.
 File = tuple[bytes, Sequence[str]]
@@ -85,8 +86,7 @@ class SegmentBuilder:
             return worker
         self._end(number)
         worker = self._workers[number] = subprocess.Popen(
-            # Without -P, Python would search the current folder for modules first.
-            [sys.executable, "-P", "-m", "sari.ranking.worker", os.fsdecode(self._root)],
+            python_command("sari.ranking.worker", os.fsdecode(self._root)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

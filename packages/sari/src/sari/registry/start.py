@@ -14,13 +14,16 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sari.protocol.errors import SariError
-from sari.registry.layout import Layout, make_private_directory
+from sari.registry.layout import Layout, home_directory, make_private_directory
 from sari.registry.locks import FileLock
 from sari.registry.model import DaemonEntry, parse_daemon
+from sari.registry.programs import clean_environment, python_command
+from sari.registry.roots import nearest_git
 
 _LARGEST_STDERR = 1 << 20
 # The daemon gives up by itself at the timeout (an alarm). Wait slightly longer for its report.
@@ -61,7 +64,8 @@ def start_daemon(layout: Layout, plan: StartPlan, timeout_s: float, lock: FileLo
     with open(descriptor, "ab") as stderr:
         mark = os.fstat(descriptor).st_size
         child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "sari.daemon", json.dumps(_arguments(layout, plan, timeout_s, lock))],
+            python_command("sari.daemon", json.dumps(_arguments(layout, plan, timeout_s, lock))),
+            env=clean_environment(os.environ, _projects(os.environ)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -92,6 +96,21 @@ def _arguments(layout: Layout, plan: StartPlan, timeout_s: float, lock: FileLock
         "start_timeout_s": timeout_s,
         "start_lock": lock.descriptor if os.name == "posix" else None,
     }
+
+
+def _projects(environ: Mapping[str, str]) -> list[str]:
+    """Return the projects that this process was started for: what its environment names in them is theirs."""
+    with contextlib.suppress(OSError):
+        here = os.getcwd()
+        named = [here, nearest_git(here), environ.get("SARI_WORKSPACE_ROOT"), environ.get("CLAUDE_PROJECT_DIR")]
+        home = os.path.realpath(home_directory(environ))
+        # Not the home directory or one above it, where the user's own programs are.
+        return [
+            one
+            for one in named
+            if one and os.path.isabs(one) and not f"{home}/".startswith(os.path.realpath(one).rstrip("/") + "/")
+        ]
+    return []
 
 
 def _detached(lock: FileLock) -> dict[str, Any]:
