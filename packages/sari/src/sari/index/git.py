@@ -26,6 +26,8 @@ from sari.registry.programs import clean_environment, find_program
 
 _TIMEOUT_S = 20.0
 _LARGEST_OUTPUT = 64 << 20
+# For output that is not kept as a whole. The process's CPU time and the call's time limit it.
+ANY_SIZE = 1 << 62
 # Limits of one git process. Packs are mapped read-only and do not count as data.
 _MOST_DATA_BYTES = 1 << 30
 _MOST_CPU_S = 120
@@ -76,9 +78,13 @@ class Repository:
             return None
 
     def stream(
-        self, *arguments: str, stopped: Callable[[], bool] = lambda: False, stdin: Iterable[str] = ()
+        self,
+        *arguments: str,
+        stopped: Callable[[], bool] = lambda: False,
+        stdin: Iterable[str] = (),
+        most_bytes: int = _LARGEST_OUTPUT,
     ) -> Iterator[bytes]:
-        """Yield the output of a git command as it arrives, at most 64 MiB. Closing the iterator ends the process.
+        """Yield the output of a git command as it arrives, up to a size. Closing the iterator ends the process.
 
         Raises `GitFailed` if the command fails and `Stopped` once `stopped` returns True.
         """
@@ -101,7 +107,7 @@ class Repository:
                 raise GitFailed(str(error)) from error
         _limit(process.pid)
         assert process.stdout is not None
-        left = _LARGEST_OUTPUT
+        left = most_bytes
         try:
             while left > 0 and (chunk := _next(process.stdout.fileno(), stopped)):
                 left -= len(chunk)
