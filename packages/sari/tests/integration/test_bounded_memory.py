@@ -131,6 +131,8 @@ def test_a_map_compares_a_bounded_number_of_names(
     for number in range(8):
         (root / f"f{number}.py").write_text("".join(f"def name_{number}_{at}(): pass\n" for at in range(4_000)))
     assert workspace.index.wait_settled(120)
+    # All files are parsed before.
+    assert workspace.terms.wait_built(240)
     drawn = call_tool(workspace, "repo_map")
     assert drawn["complete"] is True
     kept = workspace._map._kept
