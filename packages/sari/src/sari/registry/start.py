@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sari.protocol.errors import SariError
-from sari.registry.layout import Layout, home_directory, make_private_directory
+from sari.registry.layout import Layout, check_outside, home_directory, make_private_directory
 from sari.registry.locks import FileLock
 from sari.registry.model import DaemonEntry, parse_daemon
 from sari.registry.programs import clean_environment, python_command
@@ -51,6 +51,9 @@ class StartPlan:
 
 def start_daemon(layout: Layout, plan: StartPlan, timeout_s: float, lock: FileLock) -> DaemonEntry:
     """Start a daemon and wait until it is ready. Raises `StartFailed`, in which case no process is left."""
+    projects = _projects(os.environ)
+    for project in projects:
+        check_outside(layout, project, os.environ)
     make_private_directory(layout.data_dir)
     make_private_directory(layout.log_dir)
     stderr_path = os.path.join(layout.log_dir, "daemon-stderr.log")
@@ -65,7 +68,7 @@ def start_daemon(layout: Layout, plan: StartPlan, timeout_s: float, lock: FileLo
         mark = os.fstat(descriptor).st_size
         child = subprocess.Popen(
             python_command("sari.daemon", json.dumps(_arguments(layout, plan, timeout_s, lock))),
-            env=clean_environment(os.environ, _projects(os.environ)),
+            env=clean_environment(os.environ, projects),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
