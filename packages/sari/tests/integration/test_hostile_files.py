@@ -206,3 +206,22 @@ def test_a_file_of_a_million_definitions_or_of_one_endless_name_is_named_and_lef
         outline = call_tool(workspace, "outline", path=path)
         assert (outline["symbols"], outline["complete"]) == ([], False)
     assert call_tool(workspace, "outline", path="a.py")["complete"] is True
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "huge"])
+def test_a_configuration_of_git_that_is_no_small_file_has_no_settings(root: Path, kind: str) -> None:
+    config = root / ".git/config"
+    config.unlink()
+    if kind == "pipe":
+        os.mkfifo(config)
+    elif kind == "device":
+        config.symlink_to("/dev/zero")
+    else:
+        config.write_text("[core]\n\tautocrlf = true\n" + "# filler\n" * 1_000_000)
+    began = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with open_repository(root) as opened:
+        assert opened is not None
+        assert opened._settings == ()
+        assert opened.run("log", "--format=%s", str(opened.head)).strip() == "first of repo"
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert used.ru_utime - began.ru_utime < 5

@@ -35,6 +35,7 @@ _MOST_CPU_S = 120
 _POLL_INTERVAL_S = 0.1
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _LONGEST_LINE = 4_096
+_LARGEST_CONFIG = 4 << 20
 # A packed ref takes about 100 bytes.
 _LARGEST_PACKED_REFS = 256 << 20
 _REF = re.compile(r"refs/[^\0\n\\:?*\[^~ ]{1,1000}")
@@ -267,14 +268,16 @@ def _config(file: Path, *names: str) -> dict[str, str | None]:
     """Return some settings of a configuration file, without its includes; None for a name without a value."""
     wanted = "|".join(re.escape(name) for name in names)
     program = find_program("git")
-    if program is None:
+    # Read here: git would wait for a pipe, and read a device without an end.
+    content = read_regular(file, _LARGEST_CONFIG)
+    if program is None or content is None:
         return {}
     try:
         done = subprocess.run(
-            [program, "config", "--file", str(file), "--no-includes", "-z", "--get-regexp", f"^({wanted})$"],
+            [program, "config", "--file", "-", "--no-includes", "-z", "--get-regexp", f"^({wanted})$"],
             cwd="/",
             env=_base_environment(),
-            stdin=subprocess.DEVNULL,
+            input=content,
             capture_output=True,
             check=False,
             timeout=_TIMEOUT_S,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from sari.index.regular import read_regular, read_start
+from sari.index.regular import copy_regular, read_start
 from sari.languages import catalog as languages
 from sari.lsp.catalog import ServerSpec, find_program, search_path, typescript_library
 from sari.lsp.client import LspClient, RequestFailed, ServerGone
@@ -185,10 +185,9 @@ class ServerSession:
         if self.spec.name != "clangd":
             return []
         # clangd keeps its index beside the compile commands, so pass it a copy outside the workspace.
-        commands = read_regular(self.folder / "compile_commands.json", _LARGEST_COMMANDS)
-        if commands is None:
+        commands = self._private / "compile_commands.json"
+        if not copy_regular(self.folder / "compile_commands.json", commands, _LARGEST_COMMANDS):
             raise NoTypes(f"compile_commands.json is larger than {_LARGEST_COMMANDS >> 20} MiB or not a regular file")
-        (self._private / "compile_commands.json").write_bytes(commands)
         return [f"--compile-commands-dir={self._private}"]
 
     def _environment(self) -> dict[str, str]:
