@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sari.index import ripgrep_process
+from sari.index import ignore, ripgrep_process
 from sari.index.git import open_repository, read_head
 from sari.index.ignore import Ignored
 from sari.protocol.tooling import ToolResult
@@ -225,3 +225,21 @@ def test_a_configuration_of_git_that_is_no_small_file_has_no_settings(root: Path
         assert opened.run("log", "--format=%s", str(opened.head)).strip() == "first of repo"
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert used.ru_utime - began.ru_utime < 5
+
+
+def test_ignore_files_with_too_many_rules_ignore_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("out/\n")
+    assert Ignored(tmp_path).folder("out")
+    # The last rule includes the folder again, as ripgrep sees it.
+    (tmp_path / ".ignore").write_text("# filler\n" * 200_000 + "!out/\n")
+    assert not Ignored(tmp_path).folder("out")
+    (tmp_path / ".ignore").unlink()
+    monkeypatch.setattr(ignore, "_MOST_RULES", 100)
+    for number in range(5):
+        (tmp_path / f"d{number}").mkdir()
+        (tmp_path / f"d{number}/.gitignore").write_text("".join(f"/r{at}/\n" for at in range(40)) + "/out/\n")
+    rules = Ignored(tmp_path)
+    assert [rules.folder(f"d{number}/out") for number in range(5)] == [True, True, False, False, False]
+    kept = [len(one or ()) for one in rules._git_rules.values()]
+    assert sum(kept) <= 100
