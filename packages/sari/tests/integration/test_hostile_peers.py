@@ -70,7 +70,7 @@ def test_http_sessions_are_bounded_and_those_with_a_running_call_stay() -> None:
 
 def test_a_directory_that_others_own_or_share_holds_no_registry(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
-    shared.mkdir()
+    (shared / "of another program").mkdir(parents=True)
     shared.chmod(0o1777)
     with pytest.raises(SariError, match="is shared with other users"):
         make_private_directory(str(shared))
@@ -79,7 +79,7 @@ def test_a_directory_that_others_own_or_share_holds_no_registry(tmp_path: Path) 
     mine.mkdir()
     mine.chmod(0o777)
     make_private_directory(str(mine))
-    assert stat.S_IMODE(mine.stat().st_mode) & 0o022 == 0
+    assert stat.S_IMODE(mine.stat().st_mode) == 0o700
     if os.geteuid() == 0:
         os.chown(mine, 12_345, 12_345)
         with pytest.raises(SariError, match="belongs to another user"):

@@ -126,7 +126,8 @@ def _check_private(path: str) -> None:
         raise SariError(
             f"{path} belongs to another user, who could read and replace what sari keeps there: {_ELSEWHERE}"
         )
-    if found.st_mode & stat.S_ISVTX:
+    if found.st_mode & stat.S_ISVTX and os.listdir(path):
+        # Such as /tmp. An empty one is a file system that was mounted for sari.
         raise SariError(f"{path} is shared with other users: {_ELSEWHERE}")
     if found.st_mode & 0o022:
-        os.chmod(path, stat.S_IMODE(found.st_mode) & ~0o022)
+        os.chmod(path, 0o700)
