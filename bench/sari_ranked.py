@@ -67,7 +67,11 @@ class Built:
         self.root = root
         base = os.fsencode(root)
         began = time.monotonic()
-        found = (file_terms(base, path) for path in sorted(ripgrep.files(root)))
+        found = (
+            file_terms(base, path, [one.name for one in parsed.symbols] if parsed else ())
+            for path in sorted(ripgrep.files(root))
+            for parsed in (symbols_of(base, path),)
+        )
         segment_at = folder / "0.terms"
         write_segment(segment_at, [file for file in found if file is not None])
         self.segment = TermSegment(segment_at)

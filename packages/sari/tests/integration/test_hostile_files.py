@@ -3,13 +3,14 @@ with an answer or a reason, and nothing outside the workspace is read or changed
 """
 
 import os
+import resource
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sari.index import ripgrep_process
+from sari.index import ignore, ripgrep_process
 from sari.index.git import open_repository, read_head
 from sari.index.ignore import Ignored
 from sari.protocol.tooling import ToolResult
@@ -160,3 +161,85 @@ def test_a_file_that_takes_a_parser_minutes_is_named_and_left_out(root: Path, tm
         assert [row["path"] for row in call_tool(opened, "symbols", query="one")["symbols"]] == ["Good.java", "a.py"]
     finally:
         opened.close()
+
+
+def test_a_changed_file_that_takes_a_parser_minutes_keeps_no_other_client_waiting(tmp_path: Path) -> None:
+    # Another workspace of the same process, as in the daemon. A parser in this process would stop all of its threads.
+    slow, other = repository(tmp_path / "slow"), repository(tmp_path / "other")
+    (slow / "Good.java").write_text("class Good { void handle() { handle(); } }\n")
+    first, second = open_workspace(slow, tmp_path / "data"), open_workspace(other, tmp_path / "data")
+    try:
+        assert first.index.wait_settled(120)
+        assert first.terms.wait_built(120)
+        assert second.index.wait_settled(120)
+        text = "a<b<a<b<\n" * 8_000 + " handle\n"
+        began = resource.getrusage(resource.RUSAGE_SELF)
+        (slow / "Slow.java").write_text(text)
+        # A file that was harmless when it was parsed, and one that is looked into for a name.
+        (slow / "Good.java").write_text("class Good { void handle() { handle(); } }\n" + text)
+        answers = [
+            answer_in_time(first, "search", query="where is handle", mode="ranked"),
+            answer_in_time(first, "references", name="handle"),
+        ]
+        assert not any(answer.is_error for answer in answers)
+        assert call_tool(second, "symbols", query="one")["total"] == 1
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        assert used.ru_utime - began.ru_utime < 10, "the parser ran in this process"
+    finally:
+        first.close()
+        second.close()
+
+
+def test_a_replacement_that_takes_a_parser_minutes_is_refused(workspace: Workspace, root: Path) -> None:
+    (root / "Good.java").write_text("class Good {\n  void one() {\n    one();\n  }\n}\n")
+    refused = refusal_of(workspace, "replace_symbol", path="Good.java", symbol="Good", text="a<b<" * 16_000)
+    assert "takes too long to parse" in refused
+    assert "class Good" in (root / "Good.java").read_text()
+
+
+def test_a_file_of_a_million_definitions_or_of_one_endless_name_is_named_and_left_out(
+    workspace: Workspace, root: Path
+) -> None:
+    (root / "many.py").write_text("a=1\n" * 1_000_000)
+    (root / "long.py").write_text(f"def {'n' * 1_000_000}(): pass\n")
+    for path in ("many.py", "long.py"):
+        outline = call_tool(workspace, "outline", path=path)
+        assert (outline["symbols"], outline["complete"]) == ([], False)
+    assert call_tool(workspace, "outline", path="a.py")["complete"] is True
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "huge"])
+def test_a_configuration_of_git_that_is_no_small_file_has_no_settings(root: Path, kind: str) -> None:
+    config = root / ".git/config"
+    config.unlink()
+    if kind == "pipe":
+        os.mkfifo(config)
+    elif kind == "device":
+        config.symlink_to("/dev/zero")
+    else:
+        config.write_text("[core]\n\tautocrlf = true\n" + "# filler\n" * 1_000_000)
+    began = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with open_repository(root) as opened:
+        assert opened is not None
+        assert opened._settings == ()
+        assert opened.run("log", "--format=%s", str(opened.head)).strip() == "first of repo"
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert used.ru_utime - began.ru_utime < 5
+
+
+def test_ignore_files_with_too_many_rules_ignore_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("out/\n")
+    assert Ignored(tmp_path).folder("out")
+    # The last rule includes the folder again, as ripgrep sees it.
+    (tmp_path / ".ignore").write_text("# filler\n" * 200_000 + "!out/\n")
+    assert not Ignored(tmp_path).folder("out")
+    (tmp_path / ".ignore").unlink()
+    monkeypatch.setattr(ignore, "_MOST_RULES", 100)
+    for number in range(5):
+        (tmp_path / f"d{number}").mkdir()
+        (tmp_path / f"d{number}/.gitignore").write_text("".join(f"/r{at}/\n" for at in range(40)) + "/out/\n")
+    rules = Ignored(tmp_path)
+    assert [rules.folder(f"d{number}/out") for number in range(5)] == [True, True, False, False, False]
+    kept = [len(one or ()) for one in rules._git_rules.values()]
+    assert sum(kept) <= 100

@@ -80,9 +80,9 @@ def test_symbols_of_a_tree_that_is_listed_but_not_indexed_are_looked_for_where_t
     monkeypatch.setattr(WorkspaceIndex, "_flush_or_wait", lambda self: None)
     parsed: list[bytes] = []
 
-    def recorded(root: bytes, path: bytes) -> Parsed | None:
+    def recorded(root: bytes, path: bytes, limit: int) -> Parsed | None:
         parsed.append(path)
-        return symbols_of(root, path)
+        return symbols_of(root, path, limit)
 
     monkeypatch.setattr(symbol_index, "symbols_of", recorded)
     others = {f"src_S_f{number}__py": "def other(): pass\n" for number in range(50)}
@@ -101,9 +101,9 @@ def test_the_file_that_defines_a_name_is_parsed_before_those_that_mention_it(
     monkeypatch.setattr(symbol_index, "_TIMEOUT_S", 0.0)
     parsed: list[bytes] = []
 
-    def recorded(root: bytes, path: bytes) -> Parsed | None:
+    def recorded(root: bytes, path: bytes, limit: int) -> Parsed | None:
         parsed.append(path)
-        return symbols_of(root, path)
+        return symbols_of(root, path, limit)
 
     monkeypatch.setattr(symbol_index, "symbols_of", recorded)
     monkeypatch.setattr(symbol_index, "time", SimpleNamespace(monotonic=lambda: float(len(parsed))))

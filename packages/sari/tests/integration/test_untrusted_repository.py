@@ -1,5 +1,6 @@
 """A repository that names programs to run, and names that are slow to match: no tool call runs or hangs on them."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,3 +176,31 @@ def test_a_cancelled_find_files_ends(tmp_path: Path) -> None:
             assert "cancelled" in result.text
     finally:
         opened.close()
+
+
+@pytest.mark.parametrize("entries", [".:", "{root}/bin:", "bin:", ":{link}:"])
+def test_git_and_the_language_servers_are_never_programs_of_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: str
+) -> None:
+    root, mark = tmp_path / "repo", tmp_path / "mark"
+    (root / "bin").mkdir(parents=True)
+    git(root, "init", "-q", "-b", "main")
+    (root / "code.py").write_text(CODE)
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "first")
+    for folder in (root, root / "bin"):
+        for name in ("git", "rg", "pyright-langserver"):
+            (folder / name).write_text(f"#!/bin/sh\necho $0 >> {mark}\nexit 1\n")
+            (folder / name).chmod(0o755)
+    (tmp_path / "link").symlink_to(root / "bin")
+    before = entries.format(root=root, link=tmp_path / "link")
+    monkeypatch.setenv("PATH", before + os.environ["PATH"])
+    workspace = open_workspace(root, tmp_path / "data")
+    try:
+        assert workspace.index.wait_settled(120)
+        assert len(call_tool(workspace, "history")["commits"]) == 1
+        for tool, arguments in (("recent", {}), ("references", {"name": "helper"}), ("doctor", {})):
+            assert not workspace.call(tool, arguments, UncancelledCall()).is_error
+    finally:
+        workspace.close()
+    assert not mark.exists(), mark.read_text()

@@ -22,7 +22,8 @@ def test_whatever_a_message_holds_each_commit_is_read_once(given: list[tuple[str
         head = f"\0\0{commit.id}\0{commit.time_s}\0{commit.author}\0{message}\0\0"
         names = "\n" + "".join(f"{name}\0" for name in commit.paths) if commit.paths else ""
         printed += (head + names).encode()
-    assert list(parse_commits(printed)) == commits
+    assert list(parse_commits([printed])) == commits
+    assert list(parse_commits(printed[at : at + 3] for at in range(0, len(printed), 3))) == commits
 
 
 @given(st.data())

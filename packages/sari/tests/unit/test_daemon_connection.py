@@ -7,6 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from sari.daemon import connection
 from sari.daemon.calls import Calls
 from sari.daemon.connection import Connection
 from sari.daemon.root_access import RootAccess
@@ -112,6 +115,50 @@ def test_calls_with_the_same_id_end_with_their_client_and_a_thousand_are_enough(
             writer.close()
             await until(lambda: calls.running == 0)
             assert held.entered.count("same") < 1_000, "those that waited never began"
+            server.close()
+
+    asyncio.run(run())
+
+
+def test_the_calls_of_a_client_wait_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_MOST_WAITING_BYTES", 150_000)
+
+    async def run() -> None:
+        held = Held()
+        with ThreadPoolExecutor(12) as threads:
+            sessions = Sessions(600.0)
+            service = cast(
+                "Service",
+                SimpleNamespace(
+                    token="t" * 32, connections=set(), strangers={}, sessions=sessions,
+                    calls=calls_on(held, tmp_path, threads), draining=False, touch=lambda: None,
+                    someone_left=lambda: None, note_defect=lambda _error: None, identity=dict,
+                    begin_session=lambda name, *_: sessions.take(name, "", 0.0),
+                ),
+            )  # fmt: skip
+            server = await asyncio.get_running_loop().create_server(lambda: Connection(service), "127.0.0.1", 0)
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2], limit=1 << 20)
+
+            async def answers(*messages: jsonrpc.Message) -> list[Any]:
+                writer.writelines(jsonrpc.encode(message) + b"\n" for message in messages)
+                async with asyncio.timeout(_DEADLINE_S):
+                    return [jsonrpc.decode(await reader.readline()) for _ in messages]
+
+            await answers(
+                {"jsonrpc": "2.0", "id": 0, "method": "sari/identify", "params": {"token": "t" * 32}},
+                {"jsonrpc": "2.0", "id": 0, "method": "sari/session", "params": {"session": "one"}},
+            )
+            large = "q" * 60_000
+            writer.writelines(jsonrpc.encode(request(number, large, tmp_path)) + b"\n" for number in (1, 2))
+            (refused,) = await answers(request(3, large, tmp_path))
+            assert (refused["id"], refused["error"]["code"]) == (3, jsonrpc.UNAVAILABLE)
+            held.release.set()
+            async with asyncio.timeout(_DEADLINE_S):
+                done = {jsonrpc.decode(await reader.readline())["id"] for _ in range(2)}  # type: ignore[index]
+            assert done == {1, 2}
+            (again,) = await answers(request(4, large, tmp_path))
+            assert "result" in again
+            writer.close()
             server.close()
 
     asyncio.run(run())

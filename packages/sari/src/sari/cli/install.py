@@ -50,12 +50,15 @@ def _install(arguments: argparse.Namespace) -> int:
     launch = installed.launch(os.environ)
     receipts = installed.receipts(os.environ)
 
-    def write(client: Client, path: Path) -> Change:
-        return install(client, path, launch, receipts, datetime.now(UTC))
+    def plan(client: Client, path: Path, within: Path | None) -> Change:
+        return plan_install(client, path, launch, within)
 
-    code = _each(arguments, lambda client, path: plan_install(client, path, launch), write)
+    def write(client: Client, path: Path, within: Path | None) -> Change:
+        return install(client, path, launch, receipts, datetime.now(UTC), within)
+
+    code = _each(arguments, plan, write)
     if _wants_instructions(arguments):
-        code = max(code, _each(arguments, lambda one, path: plan_install(one, path, launch), write, guidance=True))
+        code = max(code, _each(arguments, plan, write, guidance=True))
     if arguments.scope == "project" and code == 0:
         print(f"These files belong to the project and name {launch.command}, a path on this machine.")
     return code
@@ -88,19 +91,19 @@ def _uninstall(arguments: argparse.Namespace) -> int:
 
     receipts = installed.receipts(os.environ)
 
-    def plan(client: Client, path: Path) -> Change:
-        return plan_uninstall(client, path, receipts)
+    def plan(client: Client, path: Path, within: Path | None) -> Change:
+        return plan_uninstall(client, path, receipts, within)
 
-    def write(client: Client, path: Path) -> Change:
-        return uninstall(client, path, receipts, datetime.now(UTC))
+    def write(client: Client, path: Path, within: Path | None) -> Change:
+        return uninstall(client, path, receipts, datetime.now(UTC), within)
 
     return max(_each(arguments, plan, write), _each(arguments, plan, write, guidance=True))
 
 
 def _each(
     arguments: argparse.Namespace,
-    plan: Callable[[Client, Path], Change],
-    write: Callable[[Client, Path], Change],
+    plan: Callable[[Client, Path, Path | None], Change],
+    write: Callable[[Client, Path, Path | None], Change],
     *,
     guidance: bool = False,
 ) -> int:
@@ -116,6 +119,8 @@ def _each(
     machine = installed.machine(os.environ)
     start = Path(arguments.workspace).absolute() if arguments.workspace else Path.cwd()
     project = start if arguments.workspace else installed.project_root(start)
+    # A project's links may not lead out of it. The user's own may: dotfile managers make them.
+    within = project if arguments.scope == Scope.PROJECT else None
     wanted: list[Change] = []
     refused = 0
     for name in HOSTS if arguments.host == "all" else (arguments.host,):
@@ -124,7 +129,7 @@ def _each(
         client = clients[name]
         path = client.file(Scope(arguments.scope), machine, project)
         try:
-            change = plan(client, path)
+            change = plan(client, path, within)
         except InstallError as error:
             refused += 1
             print(f"{client.title}: {error}", file=sys.stderr)
@@ -136,7 +141,7 @@ def _each(
             print(f"{client.title}: {change.path}: nothing to change")
     for change in () if arguments.dry_run else wanted:
         try:
-            write(change.client, change.path)
+            write(change.client, change.path, within)
             print(f"{change.client.title}: {'removed' if change.after is None else 'written'} {change.path}")
         except InstallError as error:
             refused += 1

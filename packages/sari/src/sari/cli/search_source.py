@@ -82,12 +82,14 @@ def warm_up(root: str) -> None:
 def _warm_up_in_background(root: str) -> None:
     import subprocess
 
+    from sari.registry.programs import python_command
+
     if sys.platform == "win32":
         flags = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
     else:
         flags = 0
     subprocess.Popen(
-        [sys.executable, "-P", "-m", "sari.cli.warm_up", root],
+        python_command("sari.cli.warm_up", root),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -33,21 +33,23 @@ def _uninstall(arguments: argparse.Namespace) -> int:
     from sari.install.clients import CLIENTS
     from sari.install.errors import InstallError
     from sari.install.guidance import by_receipt
+    from sari.registry.programs import python_command
 
-    receipts = installed.receipts(os.environ)
+    receipts, machine = installed.receipts(os.environ), installed.machine(os.environ)
     refused = False
     for receipt in receipts.all():
         client = CLIENTS.get(receipt.client) or by_receipt(receipt.client)
         if client is None:
             continue
         try:
-            uninstall(client, Path(receipt.path), receipts, datetime.now(UTC))
+            path = Path(receipt.path)
+            uninstall(client, path, receipts, datetime.now(UTC), client.project_of(path, machine))
             print(f"{client.title}: sari removed from {receipt.path}", flush=True)
         except InstallError as error:
             refused = True
             print(f"{client.title}: {error}", file=sys.stderr)
     # Run this in a separate process, because the modules it imports are about to be removed.
-    stopped = subprocess.run([sys.executable, "-P", "-m", "sari.cli.main", "daemon", "stop"], check=False)
+    stopped = subprocess.run(python_command("sari.cli.main", "daemon", "stop"), check=False)
     data = installed.data_folder(os.environ)
     application = own_application()
     if application is None:

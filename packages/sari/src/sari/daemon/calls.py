@@ -88,6 +88,8 @@ class Calls:
             by_root = self._arguments_by_root(name, arguments, meta, root)
         except (RefusedRoot, ValueError) as error:
             return mcp.tool_answer(message, _refused(str(error)))
+        except RecursionError:
+            return mcp.tool_answer(message, _refused("a cursor or a list of workspaces is nested too deeply"))
         call = RunningCall(_progress(notify, meta.get("progressToken")), self._limit_s)
         self.running += 1
         if session is not None:
@@ -144,7 +146,8 @@ class Calls:
         """Run a tool in a workspace, outside MCP."""
         self.running += 1
         try:
-            return await self._run(tool, arguments, root, None, RunningCall(None, self._limit_s))
+            async with self._turns:
+                return await self._run(tool, arguments, root, None, RunningCall(None, self._limit_s))
         finally:
             self.running -= 1
 
@@ -181,7 +184,7 @@ class Calls:
     ) -> ToolResult:
         slot = await self._workspaces.enter(root)
         if session is not None:
-            session.roots.add(root)
+            session.use(root)
         try:
             return await self._in_thread(slot, tool, arguments, call)
         finally:
@@ -209,7 +212,7 @@ def _refused(text: str) -> ToolResult:
 
 
 def _progress(notify: Notify | None, token: object) -> Callable[[float, float | None, str], None] | None:
-    if notify is None or not isinstance(token, str | int) or isinstance(token, bool):
+    if notify is None or not jsonrpc.is_id(token):
         return None
 
     def tell(done: float, total: float | None, message: str) -> None:

@@ -30,6 +30,8 @@ _MOST_STRANGERS = 256
 _LONGEST_IDLE_S = 1e9
 # A few run, the others wait for their turn.
 _MOST_CALLS = 1_000
+_MOST_WAITING_BYTES = 64 << 20
+_LONGEST_NAME = 200
 # The shim adds a few fields to the client's message.
 _LARGEST_MESSAGE = LARGEST_MESSAGE + 64 * 1024
 
@@ -47,6 +49,9 @@ class Connection(asyncio.Protocol):
         self._calls: dict[object, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._auth_timer: asyncio.TimerHandle | None = None
+        # The size of the calls that are not answered yet.
+        self._waiting_bytes = 0
+        self._is_full = False
 
     # asyncio callbacks
 
@@ -68,7 +73,7 @@ class Connection(asyncio.Protocol):
             try:
                 if isinstance(item, Refused):
                     raise NotAMessage(jsonrpc.failure(None, jsonrpc.INVALID_REQUEST, item.reason))
-                self._take(jsonrpc.check(jsonrpc.decode(item)))
+                self._take(jsonrpc.check(jsonrpc.decode(item)), len(item))
             except NotAMessage as wrong:
                 self.send(wrong.answer)
                 if not self._trusted:
@@ -88,9 +93,11 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         # Stop reading from a peer that does not read its answers.
+        self._is_full = True
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._is_full = False
         self._transport.resume_reading()
 
     # Called by the service
@@ -120,7 +127,7 @@ class Connection(asyncio.Protocol):
         if not self._trusted:
             self.abort()
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: Message, size: int) -> None:
         method = message.get("method")
         if not self._trusted:
             if method == "sari/hello" and not self._expected_proof:
@@ -132,7 +139,7 @@ class Connection(asyncio.Protocol):
             if task is not None:
                 task.cancel()
         elif "id" in message and method is not None:
-            self._take_request(message, str(method))
+            self._take_request(message, str(method), size)
 
     def _hello(self, message: Message) -> Message:
         """Prove that the daemon holds the token, and require the same proof from the peer."""
@@ -157,7 +164,7 @@ class Connection(asyncio.Protocol):
         self._service.strangers.pop(self, None)
         self._decoder.raise_limit(_LARGEST_MESSAGE)
 
-    def _take_request(self, message: Message, method: str) -> None:
+    def _take_request(self, message: Message, method: str, size: int) -> None:
         own = _OWN_METHODS.get(method)
         if own is not None:
             self.send(own(self, message))
@@ -168,9 +175,10 @@ class Connection(asyncio.Protocol):
         elif self._session is None:
             text = "open a session first (sari/session)"
             self.send(jsonrpc.failure(message["id"], jsonrpc.INVALID_REQUEST, text))
-        elif len(self._tasks) >= _MOST_CALLS:
+        elif len(self._tasks) >= _MOST_CALLS or self._waiting_bytes + size > _MOST_WAITING_BYTES:
             text = (
-                f"{_MOST_CALLS} calls of this client are not answered yet: wait for an answer before you send another"
+                f"{len(self._tasks)} calls of this client are not answered yet: wait for an answer before you send "
+                "another"
             )
             self.send(jsonrpc.failure(message["id"], jsonrpc.UNAVAILABLE, text))
         else:
@@ -179,14 +187,21 @@ class Connection(asyncio.Protocol):
             task = asyncio.get_running_loop().create_task(self._call(message, self._session))
             self._calls[key] = task
             self._tasks.add(task)
-            task.add_done_callback(lambda done: self._call_done(key, done))
+            self._waiting_bytes += size
+            task.add_done_callback(lambda done: self._call_done(key, done, size))
 
     async def _call(self, message: Message, session: Session) -> None:
         loop = asyncio.get_running_loop()
-        self.send(await self._service.calls.answer(message, session, "", lambda note: _soon(loop, self.send, note)))
+        self.send(await self._service.calls.answer(message, session, "", lambda note: _soon(loop, self._tell, note)))
 
-    def _call_done(self, key: object, task: asyncio.Task[None]) -> None:
+    def _tell(self, note: Mapping[str, object]) -> None:
+        # Not to a peer that does not read: they would pile up for as long as a call takes.
+        if not self._is_full:
+            self.send(note)
+
+    def _call_done(self, key: object, task: asyncio.Task[None], size: int) -> None:
         self._tasks.discard(task)
+        self._waiting_bytes -= size
         if self._calls.get(key) is task:
             del self._calls[key]
         if not task.cancelled() and task.exception() is not None:
@@ -199,7 +214,7 @@ class Connection(asyncio.Protocol):
     def _begin_session(self, message: Message) -> Message:
         params = jsonrpc.params_of(message)
         session_id = params.get("session")
-        if not isinstance(session_id, str) or not session_id:
+        if not isinstance(session_id, str) or not 0 < len(session_id) <= _LONGEST_NAME:
             return jsonrpc.failure(message["id"], jsonrpc.INVALID_PARAMS, "a session needs an id")
         if self._service.draining:
             text = "this daemon is being replaced: look the registry up again"
@@ -212,7 +227,7 @@ class Connection(asyncio.Protocol):
             roots = params.get("roots")
             self._session = self._service.begin_session(
                 session_id,
-                client if isinstance(client, str) else "",
+                client[:_LONGEST_NAME] if isinstance(client, str) else "",
                 [root for root in roots if isinstance(root, str)] if isinstance(roots, list) else [],
                 age,
             )

@@ -165,7 +165,9 @@ class DaemonFacade:
         except asyncio.CancelledError:
             return jsonrpc.failure(message["id"], jsonrpc.TIMED_OUT, "the call was cancelled")
         finally:
-            self._running.pop(key, None)
+            # A client may use an id twice.
+            if self._running.get(key) is task:
+                del self._running[key]
             self._service.someone_left()
 
     async def _cancel(self, session_id: str | None, request_id: object) -> None:

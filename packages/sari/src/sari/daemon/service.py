@@ -25,7 +25,7 @@ from sari.daemon.calls import Calls
 from sari.daemon.connection import Connection
 from sari.daemon.log import fields, logger
 from sari.daemon.root_access import RootAccess
-from sari.daemon.sessions import CALLS_AT_ONCE, Session, Sessions
+from sari.daemon.sessions import CALLS_AT_ONCE, MOST_ROOTS, Session, Sessions
 from sari.daemon.workspaces import Workspaces
 from sari.protocol.tooling import WorkspaceOpener
 from sari.protocol.versions import SERVED_PROTOCOLS, WIRE_PROTOCOL
@@ -204,7 +204,7 @@ class Service:
         session = self.sessions.take(session_id, client, now - idle_s)
         self.sessions.connect(session)
         if self.sessions.is_leased(session, now):
-            for root in roots:
+            for root in roots[:MOST_ROOTS]:
                 task = asyncio.get_running_loop().create_task(self._warm(session, root))
                 self._warming.add(task)
                 task.add_done_callback(self._warming.discard)
@@ -217,7 +217,7 @@ class Service:
             # The call that needs the workspace reports the error to its client.
             logger.exception("workspace could not be opened %s", fields(root=root))
             return
-        session.roots.add(root)
+        session.use(root)
         self.workspaces.leave(slot)
         self._stirred.set()
 

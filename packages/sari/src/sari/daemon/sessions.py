@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 
 # Of one client. Agents send a few at a time.
 CALLS_AT_ONCE = 4
+# Each is indexed and watched. The least recently used ones of more are closed as if nobody used them.
+MOST_ROOTS = 32
+# Each HTTP client that says `initialize` has one, for as long as its lease.
+MOST_HTTP_SESSIONS = 1_000
 
 
 @dataclass(slots=True)
@@ -27,6 +31,19 @@ class Session:
     # Clients share the threads: one that sends many calls, or calls that hang, keeps no other waiting.
     turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CALLS_AT_ONCE))
     roots: set[str] = field(default_factory=set)
+
+    # The roots in the order in which they were last used.
+    _order: dict[str, None] = field(default_factory=dict)
+
+    def use(self, root: str) -> None:
+        """Keep a workspace open for this session."""
+        self._order.pop(root, None)
+        self._order[root] = None
+        self.roots.add(root)
+        while len(self._order) > MOST_ROOTS:
+            oldest = next(iter(self._order))
+            del self._order[oldest]
+            self.roots.discard(oldest)
 
     def is_leased(self, now: float, lease_s: float) -> bool:
         """Whether the lease is still valid."""
@@ -50,9 +67,16 @@ class Sessions:
         """Return the session with this id, created if it is new."""
         session = self._by_id.get(session_id)
         if session is None:
+            if http:
+                self._drop_oldest_http()
             session = self._by_id[session_id] = Session(session_id, client, now, http)
         session.client = client or session.client
         return session
+
+    def _drop_oldest_http(self) -> None:
+        known = [session for session in self if session.http and not session.running]
+        if len(known) >= MOST_HTTP_SESSIONS:
+            self.end(min(known, key=lambda one: one.last_request).session_id)
 
     def connect(self, session: Session) -> None:
         """Add a connection to a session."""

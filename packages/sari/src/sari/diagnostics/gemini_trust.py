@@ -14,6 +14,7 @@ from pathlib import Path
 from sari.diagnostics.finding import Finding
 from sari.install.clients import CLIENTS, Machine, Scope
 from sari.install.errors import InstallError
+from sari.install.files import find
 
 _FIX = "start `gemini` there once and answer that you trust the folder"
 
@@ -30,9 +31,10 @@ def _is_configured(machine: Machine, project: Path) -> bool:
     client = CLIENTS["gemini"]
     for scope in Scope:
         try:
-            if client.configured(client.file(scope, machine, project).read_text("utf-8-sig")):
+            within = project if scope is Scope.PROJECT else None
+            if client.configured(find(client.file(scope, machine, project), within).text):
                 return True
-        except (OSError, ValueError, InstallError):
+        except (OSError, ValueError, RecursionError, InstallError):
             # Another check reports errors in the file.
             continue
     return False
@@ -65,8 +67,8 @@ def _folder(machine: Machine) -> Path:
 
 def _read(file: Path) -> Mapping[str, object]:
     try:
-        text = file.read_text("utf-8-sig")
+        text = find(file).text
         found = CLIENTS["gemini"].read(text) if file.name == "settings.json" else json.loads(text)
-    except (OSError, ValueError, InstallError):
+    except (OSError, ValueError, RecursionError, InstallError):
         return {}
     return found if isinstance(found, dict) else {}

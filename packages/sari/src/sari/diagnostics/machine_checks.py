@@ -17,9 +17,11 @@ from sari.diagnostics.finding import Finding
 from sari.diagnostics.gemini_trust import trust_findings
 from sari.install import environment as installed
 from sari.install.clients import CLIENTS, Client, Scope
-from sari.install.errors import InstallError
+from sari.install.errors import InstallError, Refused
+from sari.install.files import find
 from sari.protocol.errors import SariError
 from sari.registry.layout import find_layout
+from sari.registry.programs import search_path
 
 _VERSION_S = 60.0
 # Below this limit, even a medium-sized repository has folders without a watch.
@@ -32,7 +34,7 @@ _RAISE = "raise it: echo fs.inotify.{} | sudo tee -a /etc/sysctl.d/60-sari.conf 
 def machine_findings(environment: Mapping[str, str], project: Path | None) -> list[Finding]:
     """Run every check of the installation. A check that fails becomes a finding."""
     checks: list[Callable[[], Sequence[Finding]]] = [
-        lambda: [command_finding(environment)],
+        lambda: [command_finding(environment, project)],
         lambda: client_findings(environment, project),
         lambda: trust_findings(installed.machine(environment), project),
         lambda: damaged_findings(environment),
@@ -47,10 +49,13 @@ def machine_findings(environment: Mapping[str, str], project: Path | None) -> li
     return found
 
 
-def command_finding(environment: Mapping[str, str]) -> Finding:
+def command_finding(environment: Mapping[str, str], project: Path | None = None) -> Finding:
     """Check every `sari` on PATH. Two versions would start two daemons that replace each other."""
     programs: dict[str, str] = {}
-    for folder in environment.get("PATH", os.defpath).split(os.pathsep):
+    # Not those of a relative entry, which may be the project's: their version is asked for by running them.
+    for folder in search_path(environment.get("PATH", os.defpath), [project] if project is not None else ()).split(
+        os.pathsep
+    ):
         program = shutil.which("sari", path=folder) if folder else None
         if program is not None and os.path.realpath(program) not in programs:
             programs[os.path.realpath(program)] = program
@@ -94,20 +99,24 @@ def client_findings(environment: Mapping[str, str], project: Path | None) -> lis
     for client in CLIENTS.values():
         for scope in Scope if project is not None else (Scope.USER,):
             path = client.file(scope, machine, project or Path())
-            finding = _client_finding(client, scope, path, environment)
+            within = None if scope is Scope.USER else project
+            finding = _client_finding(client, scope, path, environment, within)
             if finding is not None:
                 found.append(finding)
     return found
 
 
-def _client_finding(client: Client, scope: Scope, path: Path, environment: Mapping[str, str]) -> Finding | None:
+def _client_finding(
+    client: Client, scope: Scope, path: Path, environment: Mapping[str, str], within: Path | None
+) -> Finding | None:
     name = client.title if scope is Scope.USER else f"{client.title} (this project)"
     again = f"sari install --host {client.name} --scope {scope}"
     try:
-        entry = client.configured(path.read_text("utf-8-sig"))
-    except FileNotFoundError:
-        entry = None
-    except (OSError, UnicodeDecodeError, InstallError) as error:
+        found = find(path, within)
+        entry = None if found.data is None else client.configured(found.text)
+    except Refused as error:
+        return Finding("error", f"{name}: {path} cannot be read: {error.why}", f"fix or replace it, then {again}")
+    except (OSError, InstallError) as error:
         fix = f"fix the file (its client cannot read it either), then {again}"
         return Finding("error", f"{name}: {path} cannot be read: {error}", fix)
     if entry is None:

@@ -1,12 +1,12 @@
-"""Finds the identifiers of a name in a file and renames them, by syntax. Pure except for parsing."""
+"""Finds the identifiers of a name in a file and renames them, by syntax. Pure: the caller parses."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sari.languages.catalog import Language
-from sari.languages.parse import role_at, tree_of
+from sari.languages.parse import Span
 
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _BOM = b"\xef\xbb\xbf"
@@ -26,23 +26,26 @@ def is_name(text: str) -> bool:
     return _IDENTIFIER.fullmatch(text) is not None
 
 
-def rename_in(language: Language, content: bytes, name: str, new_name: str) -> Renamed:
-    """Return the file with every identifier of this name renamed."""
+def rename_in(
+    roles: Callable[[bytes, Sequence[Span]], Sequence[str | None]], content: bytes, name: str, new_name: str
+) -> Renamed:
+    """Return the file with every identifier of this name renamed. `roles` returns the roles of names in a text."""
     mark, text = (_BOM, content[3:]) if content.startswith(_BOM) else (b"", content)
     wanted = re.compile(rb"(?<![\w$\x80-\xff])" + re.escape(name.encode()) + rb"(?![\w$\x80-\xff])")
-    tree = tree_of(language, text)
-    count = left = 0
     rows = text.split(b"\n")
-    for number, row in enumerate(rows):
-        parts: list[bytes] = []
-        at = 0
-        for found in wanted.finditer(row):
-            if role_at(tree, number, found.start(), found.end()) is None:
-                left += 1
-                continue
-            parts += [row[at : found.start()], new_name.encode()]
-            at = found.end()
-            count += 1
-        if parts:
-            rows[number] = b"".join([*parts, row[at:]])
+    places = [
+        (number, found.start(), found.end()) for number, row in enumerate(rows) for found in wanted.finditer(row)
+    ]
+    parts: dict[int, list[bytes]] = {}
+    ends: dict[int, int] = {}
+    count = left = 0
+    for (number, start, end), role in zip(places, roles(text, places), strict=True):
+        if role is None:
+            left += 1
+            continue
+        parts.setdefault(number, []).extend((rows[number][ends.get(number, 0) : start], new_name.encode()))
+        ends[number] = end
+        count += 1
+    for number, renamed in parts.items():
+        rows[number] = b"".join([*renamed, rows[number][ends[number] :]])
     return Renamed(mark + b"\n".join(rows), count, left)

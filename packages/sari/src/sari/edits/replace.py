@@ -1,21 +1,25 @@
-"""Replaces one definition of a file with another text, using the file's indentation and line endings. Pure except for
-parsing.
+"""Replaces one definition of a file with another text, using the file's indentation and line endings. Pure: the caller
+parses.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sari.edits.folders import EditRefused
-from sari.languages.catalog import Language
-from sari.languages.parse import Symbol, tree_of
+from sari.languages.parse import Symbol
 
 _BOM = b"\xef\xbb\xbf"
 
 
-def replace_in(language: Language, content: bytes, symbols: Sequence[Symbol], symbol: Symbol, text: str) -> bytes:
-    """Return the file with the lines of a definition replaced. Raises `EditRefused` if the result would not parse."""
+def replace_in(
+    first_error: Callable[[bytes], int | None], content: bytes, symbols: Sequence[Symbol], symbol: Symbol, text: str
+) -> bytes:
+    """Return the file with the lines of a definition replaced. Raises `EditRefused` if the result would not parse.
+
+    `first_error` returns the first line of a text with a syntax error.
+    """
     mark, body = (_BOM, content[3:]) if content.startswith(_BOM) else (b"", content)
     newline = b"\r\n" if b"\r\n" in body else b"\n"
     rows = body.split(b"\n")
@@ -31,8 +35,8 @@ def replace_in(language: Language, content: bytes, symbols: Sequence[Symbol], sy
         ends = rows[last - 1].endswith(b"\r")
         new = [row + b"\r" for row in new[:-1]] + [new[-1] + (b"\r" if ends else b"")]
     after = b"\n".join([*rows[: first - 1], *new, *rows[last:]])
-    if not tree_of(language, body).root_node.has_error:
-        error = _first_error(language, after)
+    if first_error(body) is None:
+        error = first_error(after)
         if error is not None:
             raise EditRefused(f"With this text the file has a syntax error in line {error}. Nothing was changed.")
     return mark + after
@@ -56,16 +60,3 @@ def _check_alone(symbols: Sequence[Symbol], symbol: Symbol) -> None:
 def _indented(text: str, indent: str) -> str:
     plain = textwrap.dedent(text.strip("\r\n").rstrip())
     return textwrap.indent(plain, indent)
-
-
-def _first_error(language: Language, text: bytes) -> int | None:
-    tree = tree_of(language, text)
-    if not tree.root_node.has_error:
-        return None
-    waiting = [tree.root_node]
-    while waiting:
-        node = waiting.pop()
-        if node.is_error or node.is_missing:
-            return int(node.start_point[0]) + 1
-        waiting.extend(child for child in reversed(node.children) if child.has_error)
-    return 1

@@ -18,6 +18,7 @@ from pathlib import Path
 from sari.index import content
 from sari.index.segment import Writer
 from sari.index.trigrams import words
+from sari.registry.programs import python_command
 
 # Below this, starting a process costs more than it gains.
 ALONE_BELOW = 2_500
@@ -93,8 +94,7 @@ class _Worker:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._process = subprocess.Popen(
-            # Without -P, Python would search the current folder for modules first.
-            [sys.executable, "-P", "-m", "sari.index.worker", os.fspath(root)],
+            python_command("sari.index.worker", os.fspath(root)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

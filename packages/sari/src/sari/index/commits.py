@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 # A message may contain any character but NUL, so NUL separates the fields. With `-z`, names follow until an empty one.
 LOG_FORMAT = "--format=%x00%x00%H%x00%ct%x00%an%x00%B%x00"
 # Runs no program that the repository names and does not detect renames: both would cost more than they are worth.
 LOG_FLAGS = ("-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-show-signature", "--no-color", LOG_FORMAT)
+
+# A message can have any size, and a commit any number of files.
+_LONGEST_FIELD = 64 << 10
+_MOST_NAME_BYTES = 4 << 20
+_NAME_OVERHEAD = 60
+# The last second of the year 9999.
+_LATEST_S = 253_402_300_799
 
 _HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.M)
 
@@ -25,28 +33,52 @@ class Commit:
     paths: tuple[str, ...] = ()
 
 
-def parse_commits(output: bytes) -> Iterator[Commit]:
-    """Parse the output of `git log` with `LOG_FLAGS`, with or without `--name-only`. A truncated last record is left
-    out.
+def parse_commits(output: Iterable[bytes]) -> Iterator[Commit]:
+    """Parse the output of `git log` with `LOG_FLAGS` as it arrives, with or without `--name-only`. A truncated last record
+    is left out. Of a message, and of the names of a commit, only the beginning is kept.
     """
-    fields = output.split(b"\0")
-    at = 0
-    while True:
-        while at < len(fields) and not fields[at]:
-            at += 1
+    fields = _fields(output)
+    following = next(fields, None)
+    while following is not None:
+        if not following:
+            following = next(fields, None)
+            continue
         # An empty field ends the message.
-        if at + 4 >= len(fields):
+        record = [following, *islice(fields, 4)]
+        if len(record) < 5:
             return
-        commit_id, time_s, author, message = (_text(one) for one in fields[at : at + 4])
-        at += 5
+        commit_id, time_s, author, message = (_text(one) for one in record[:4])
+        following = next(fields, None)
         names: list[str] = []
-        if at < len(fields) and fields[at].startswith(b"\n"):
-            names.append(_text(fields[at][1:]))
-            at += 1
-            while at < len(fields) and fields[at]:
-                names.append(_text(fields[at]))
-                at += 1
-        yield Commit(commit_id, int(time_s), author, message.strip("\n"), tuple(names))
+        if following is not None and following.startswith(b"\n"):
+            left = _MOST_NAME_BYTES
+            name: bytes | None = following[1:]
+            while name:
+                left -= len(name) + _NAME_OVERHEAD
+                if left > 0:
+                    names.append(_text(name))
+                name = next(fields, None)
+            following = name
+        yield Commit(commit_id, _time(time_s), author, message.strip("\n"), tuple(names))
+
+
+def _fields(output: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the beginnings of the fields that NULs separate."""
+    field = bytearray()
+    for chunk in output:
+        at = 0
+        while (end := chunk.find(b"\0", at)) >= 0:
+            field += chunk[at : min(end, at + _LONGEST_FIELD - len(field))]
+            yield bytes(field)
+            field.clear()
+            at = end + 1
+        field += chunk[at : at + _LONGEST_FIELD - len(field)]
+    yield bytes(field)
+
+
+def _time(text: str) -> int:
+    """Return a commit's time, which can be any number, as one that can be shown."""
+    return min(int(text), _LATEST_S) if text.isdigit() else 0
 
 
 def _text(field: bytes) -> str:

@@ -22,9 +22,12 @@ from pathlib import Path
 
 from sari.index.regular import read_regular, read_start
 from sari.index.ripgrep_process import limit_memory
+from sari.registry.programs import clean_environment, find_program
 
 _TIMEOUT_S = 20.0
 _LARGEST_OUTPUT = 64 << 20
+# For output that is not kept as a whole. The process's CPU time and the call's time limit it.
+ANY_SIZE = 1 << 62
 # Limits of one git process. Packs are mapped read-only and do not count as data.
 _MOST_DATA_BYTES = 1 << 30
 _MOST_CPU_S = 120
@@ -32,6 +35,7 @@ _MOST_CPU_S = 120
 _POLL_INTERVAL_S = 0.1
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _LONGEST_LINE = 4_096
+_LARGEST_CONFIG = 4 << 20
 # A packed ref takes about 100 bytes.
 _LARGEST_PACKED_REFS = 256 << 20
 _REF = re.compile(r"refs/[^\0\n\\:?*\[^~ ]{1,1000}")
@@ -75,18 +79,25 @@ class Repository:
             return None
 
     def stream(
-        self, *arguments: str, stopped: Callable[[], bool] = lambda: False, stdin: Iterable[str] = ()
+        self,
+        *arguments: str,
+        stopped: Callable[[], bool] = lambda: False,
+        stdin: Iterable[str] = (),
+        most_bytes: int = _LARGEST_OUTPUT,
     ) -> Iterator[bytes]:
-        """Yield the output of a git command as it arrives, at most 64 MiB. Closing the iterator ends the process.
+        """Yield the output of a git command as it arrives, up to a size. Closing the iterator ends the process.
 
         Raises `GitFailed` if the command fails and `Stopped` once `stopped` returns True.
         """
         with tempfile.TemporaryFile() as given:
             given.writelines(f"{line}\n".encode("utf-8", "surrogateescape") for line in stdin)
             given.seek(0)
+            program = find_program("git")
+            if program is None:
+                raise GitFailed("git was not found on PATH outside of workspaces")
             try:
                 process = subprocess.Popen(
-                    ["git", "--no-optional-locks", "-c", "core.quotepath=off", *self._settings, *arguments],
+                    [program, "--no-optional-locks", "-c", "core.quotepath=off", *self._settings, *arguments],
                     cwd=self._root,
                     env=self._environment,
                     stdin=given,
@@ -97,7 +108,7 @@ class Repository:
                 raise GitFailed(str(error)) from error
         _limit(process.pid)
         assert process.stdout is not None
-        left = _LARGEST_OUTPUT
+        left = most_bytes
         try:
             while left > 0 and (chunk := _next(process.stdout.fileno(), stopped)):
                 left -= len(chunk)
@@ -256,12 +267,17 @@ def _settings(common_dir: Path) -> tuple[tuple[str, ...], str]:
 def _config(file: Path, *names: str) -> dict[str, str | None]:
     """Return some settings of a configuration file, without its includes; None for a name without a value."""
     wanted = "|".join(re.escape(name) for name in names)
+    program = find_program("git")
+    # Read here: git would wait for a pipe, and read a device without an end.
+    content = read_regular(file, _LARGEST_CONFIG)
+    if program is None or content is None:
+        return {}
     try:
         done = subprocess.run(
-            ["git", "config", "--file", str(file), "--no-includes", "-z", "--get-regexp", f"^({wanted})$"],
+            [program, "config", "--file", "-", "--no-includes", "-z", "--get-regexp", f"^({wanted})$"],
             cwd="/",
             env=_base_environment(),
-            stdin=subprocess.DEVNULL,
+            input=content,
             capture_output=True,
             check=False,
             timeout=_TIMEOUT_S,
@@ -299,9 +315,8 @@ def _prepare(own: Path, git_dir: Path, common_dir: Path, head: str | None, objec
 
 
 def _base_environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {
-        **kept,
+        **clean_environment(os.environ),
         "GIT_CONFIG_NOSYSTEM": "1",
         # The user's settings may define filters, which `.gitattributes` could then select.
         "GIT_CONFIG_GLOBAL": os.devnull,

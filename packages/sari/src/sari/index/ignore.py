@@ -9,11 +9,13 @@ import os
 from pathlib import Path
 
 from sari.index.globs import InvalidGlob, Pattern, compile_pattern
-from sari.index.regular import read_regular
+from sari.index.regular import read_start
 
 IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
-# The rules of a larger file are left out here, which only means that more is watched.
+# If a file is larger, or the rules of a workspace are more, nothing is ignored where they would apply. That only means that
+# more is watched. Leaving out some rules could ignore what another of them includes again.
 _LARGEST_BYTES = 1 << 20
+_MOST_RULES = 20_000
 
 
 class Ignored:
@@ -21,8 +23,9 @@ class Ignored:
 
     def __init__(self, root: Path) -> None:
         self._root = os.fspath(root)
-        self._git_rules: dict[str, tuple[Pattern, ...]] = {}
-        self._other_rules: dict[str, tuple[Pattern, ...]] = {}
+        self._git_rules: dict[str, tuple[Pattern, ...] | None] = {}
+        self._other_rules: dict[str, tuple[Pattern, ...] | None] = {}
+        self._left = _MOST_RULES
         self._repositories: dict[str, bool] = {}
 
     def folder(self, path: str) -> bool:
@@ -34,8 +37,12 @@ class Ignored:
         for depth in reversed(range(len(parts))):
             base, rest = "/".join(parts[:depth]), "/".join(parts[depth:])
             rules = self._rules(self._other_rules, base, IGNORE_FILES[1:])
+            of_git: tuple[Pattern, ...] | None = ()
             if not inner_repository and self._in_git:
-                rules = (*rules, *self._rules(self._git_rules, base, (".git/info/exclude", ".gitignore")))
+                of_git = self._rules(self._git_rules, base, (".git/info/exclude", ".gitignore"))
+            if rules is None or of_git is None:
+                return False
+            rules = (*rules, *of_git)
             for rule in rules:
                 if rule.regex.fullmatch(rest):
                     # Which of two rules wins depends on the kind and location of their files: one negated rule is
@@ -57,19 +64,25 @@ class Ignored:
             known = self._repositories[base] = os.path.lexists(os.path.join(self._root, base, ".git"))
         return known
 
-    def _rules(self, kept: dict[str, tuple[Pattern, ...]], base: str, names: tuple[str, ...]) -> tuple[Pattern, ...]:
-        known = kept.get(base)
-        if known is None:
-            known = tuple(rule for name in names for rule in _read_rules(os.path.join(self._root, base, name)))
-            kept[base] = known
-        return known
+    def _rules(
+        self, kept: dict[str, tuple[Pattern, ...] | None], base: str, names: tuple[str, ...]
+    ) -> tuple[Pattern, ...] | None:
+        """Return the rules of a folder; None if they are too many to know."""
+        if base not in kept:
+            rules: list[Pattern] | None = []
+            for name in names:
+                found = _read_rules(os.path.join(self._root, base, name), self._left)
+                rules = None if rules is None or found is None else rules + found
+                self._left -= len(found or ())
+            kept[base] = None if rules is None else tuple(rules)
+        return kept[base]
 
 
-def _read_rules(path: str) -> list[Pattern]:
-    content = read_regular(path, _LARGEST_BYTES)
-    if content is None:
-        return []
-    rules = []
+def _read_rules(path: str, most: int) -> list[Pattern] | None:
+    content = read_start(path, _LARGEST_BYTES + 1) or b""
+    if len(content) > _LARGEST_BYTES:
+        return None
+    rules: list[Pattern] = []
     for line in content.decode("utf-8", "surrogateescape").split("\n"):
         try:
             pattern = compile_pattern(line)
@@ -78,4 +91,6 @@ def _read_rules(path: str) -> list[Pattern]:
             continue
         if pattern is not None:
             rules.append(pattern)
+            if len(rules) > most:
+                return None
     return rules

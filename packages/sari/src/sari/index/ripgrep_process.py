@@ -35,12 +35,15 @@ def _find_program() -> str:
     beside = os.path.join(os.path.dirname(sys.executable), name)
     if sys.prefix != sys.base_prefix and os.access(beside, os.X_OK):
         return beside
-    import shutil
     import sysconfig
+
+    from sari.registry.programs import find_program
 
     # Resolved once, at import: the first call of sysconfig.get_path is not thread-safe.
     scripts = os.path.join(sysconfig.get_path("scripts") or "", name)
-    return next((path for path in (scripts, beside) if os.access(path, os.X_OK)), None) or shutil.which(name) or name
+    installed = next((path for path in (scripts, beside) if os.access(path, os.X_OK)), None)
+    # Never a mere name, which would be looked up again, perhaps in the workspace.
+    return installed or find_program(name) or beside
 
 
 PROGRAM = _find_program()

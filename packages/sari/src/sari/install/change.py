@@ -48,10 +48,12 @@ class Change:
         return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
 
-def plan_install(client: Client, path: Path, launch: Launch) -> Change:
-    """Return the changes that installing would make. Raises Refused for a file that cannot be parsed."""
+def plan_install(client: Client, path: Path, launch: Launch, within: Path | None = None) -> Change:
+    """Return the changes that installing would make. Raises Refused for a file that cannot be parsed, and for one behind a
+    link that leads out of the project that it is `within`.
+    """
     try:
-        found = files.find(path)
+        found = files.find(path, within)
         after = client.put(found.text, launch)
         client.read(after)
     except Refused as error:
@@ -61,9 +63,9 @@ def plan_install(client: Client, path: Path, launch: Launch) -> Change:
     return Change(client, found, found.encoded(after))
 
 
-def plan_uninstall(client: Client, path: Path, receipts: Receipts) -> Change:
+def plan_uninstall(client: Client, path: Path, receipts: Receipts, within: Path | None = None) -> Change:
     """Return the changes that uninstalling would make."""
-    found = files.find(path)
+    found = files.find(path, within)
     if found.data is None:
         return Change(client, found, None)
     receipt = receipts.load(path)
@@ -79,7 +81,9 @@ def plan_uninstall(client: Client, path: Path, receipts: Receipts) -> Change:
         raise Refused(path, why) from error
 
 
-def install(client: Client, path: Path, launch: Launch, receipts: Receipts, now: datetime) -> Change:
+def install(
+    client: Client, path: Path, launch: Launch, receipts: Receipts, now: datetime, within: Path | None = None
+) -> Change:
     """Install. Returns the change, which is empty if sari was already installed."""
 
     def carry_out(change: Change) -> bool:
@@ -105,10 +109,10 @@ def install(client: Client, path: Path, launch: Launch, receipts: Receipts, now:
                 receipts.save(earlier)
         return written
 
-    return _until_it_holds(lambda: plan_install(client, path, launch), carry_out)
+    return _until_it_holds(lambda: plan_install(client, path, launch, within), carry_out)
 
 
-def uninstall(client: Client, path: Path, receipts: Receipts, now: datetime) -> Change:
+def uninstall(client: Client, path: Path, receipts: Receipts, now: datetime, within: Path | None = None) -> Change:
     """Uninstall. Keeps a backup of the previous content."""
 
     def carry_out(change: Change) -> bool:
@@ -124,7 +128,7 @@ def uninstall(client: Client, path: Path, receipts: Receipts, now: datetime) -> 
         receipts.forget(path)
         return True
 
-    change = _until_it_holds(lambda: plan_uninstall(client, path, receipts), carry_out)
+    change = _until_it_holds(lambda: plan_uninstall(client, path, receipts, within), carry_out)
     if not change.needed:
         receipts.forget(path)
     return change
@@ -148,7 +152,7 @@ def _receipt(change: Change, backup: Path | None, folders: tuple[str, ...]) -> R
 def _second_receipt(change: Change, earlier: Receipt, receipts: Receipts, now: datetime) -> Receipt:
     """Return the receipt of an install over an earlier one: undoing it gives the file as if there had been neither."""
     assert change.after is not None
-    original = plan_uninstall(change.client, change.path, receipts).after
+    original = plan_uninstall(change.client, change.path, receipts, change.found.within).after
     if original is not None and not original.strip() and earlier.before is None:
         original = None  # Installing created the file, and nobody added anything.
     if original is None or digest(change.found.data or b"") == earlier.after_sha256:

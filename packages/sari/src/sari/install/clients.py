@@ -74,6 +74,13 @@ class Client:
     def file(self, scope: Scope, machine: Machine, project: Path) -> Path:
         return _project_file(self.name, project) if scope is Scope.PROJECT else _user_file(self.name, machine)
 
+    def project_of(self, path: Path, machine: Machine) -> Path | None:
+        """Return the project whose configuration this file is; None for the user's own."""
+        if path == self.file(Scope.USER, machine, Path()):
+            return None
+        steps = len(self.file(Scope.PROJECT, machine, Path("/")).parts) - 1
+        return path.parents[min(steps, len(path.parents)) - 1]
+
     def entry(self, launch: Launch) -> dict[str, object]:
         """Return the section's `sari` entry."""
         entry: dict[str, object] = {"command": launch.command, "args": list(launch.arguments), **self.extra}

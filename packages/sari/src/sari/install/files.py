@@ -16,8 +16,9 @@ from typing import Final
 
 from sari.install.errors import Refused
 
-# A larger file is not a configuration file.
-_LARGEST: Final = 64 * 1024 * 1024
+# A larger file is not a configuration file. Some clients keep their history in it, but not in a project's.
+_LARGEST: Final = 32 * 1024 * 1024
+_LARGEST_OF_PROJECT: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Found:
     path: Path
     real: Path
     data: bytes | None
+    within: Path | None = None
 
     @property
     def text(self) -> str:
@@ -43,24 +45,40 @@ class Found:
         return mark + text.encode("utf-8")
 
 
-def find(path: Path) -> Found:
-    """Read a file. Links are followed, so that a linked configuration stays a link."""
+def find(path: Path, within: Path | None = None) -> Found:
+    """Read a file. Links are followed, so that a linked configuration stays a link.
+
+    A project's links (`within`) may not lead out of the project: a repository can contain a link to any file of its user.
+    """
     try:
         real = Path(os.path.realpath(path, strict=False))
+        if within is not None and not real.is_relative_to(os.path.realpath(within)):
+            raise Refused(path, f"it is behind a link that leads out of the project, to {real}")
         if path.is_symlink() and real.is_symlink():
             raise Refused(path, "it is a link that leads back to itself")
-        kind = real.lstat().st_mode
-        if not stat.S_ISREG(kind):
-            raise Refused(path, "it is not a regular file")
-        if real.stat().st_size > _LARGEST:
-            raise Refused(path, "it is larger than any configuration")
-        return Found(path, real, real.read_bytes())
+        return Found(path, real, _content(path, real, _LARGEST if within is None else _LARGEST_OF_PROJECT), within)
     except FileNotFoundError:
-        return Found(path, real, None)
+        return Found(path, real, None, within)
     except NotADirectoryError as error:
         raise Refused(path, "a part of its path is not a folder") from error
     except OSError as error:
         raise Refused(path, f"it cannot be read ({error.strerror})") from error
+
+
+def _content(path: Path, real: Path, most_bytes: int) -> bytes:
+    # Opening a named pipe would wait for a writer, and reading a device may never end.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    descriptor = os.open(real, flags)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise Refused(path, "it is not a regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(most_bytes + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > most_bytes:
+        raise Refused(path, "it is larger than any configuration")
+    return data
 
 
 def replace(found: Found, data: bytes) -> bool:
@@ -77,7 +95,7 @@ def replace(found: Found, data: bytes) -> bool:
             file.flush()
             os.fsync(file.fileno())
         _like(Path(name), real)
-        if find(found.path).data != found.data:
+        if find(found.path, found.within).data != found.data:
             return False
         os.replace(name, real)
         return True

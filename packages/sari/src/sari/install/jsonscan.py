@@ -110,7 +110,10 @@ class _Reader:
         found = _SCALAR.match(self.text, at)
         if found is None:
             raise self.wrong(at, "the text ends too early" if not first else f"a value was expected, not {first!r}")
-        return Value(at, found.end(), json.loads(found.group()))
+        try:
+            return Value(at, found.end(), json.loads(found.group()))
+        except ValueError as error:
+            raise self.wrong(at, "a number that is too long") from error
 
     def _object(self, at: int, depth: int) -> Value:
         members: list[Member] = []

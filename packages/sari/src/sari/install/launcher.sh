@@ -90,7 +90,7 @@ search() {
     fi
     # For the next search, and for other clients. Closing the terminal does not end it.
     trap '' HUP
-    [ "$size" = small ] || "$python" -P -m sari.cli.warm_up "$root" </dev/null >/dev/null 2>&1 &
+    [ "$size" = small ] || "$python" -EP -m sari.cli.warm_up "$root" </dev/null >/dev/null 2>&1 &
     exit $code
 }
 

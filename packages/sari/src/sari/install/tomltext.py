@@ -27,6 +27,8 @@ def read(text: str) -> dict[str, object]:
         found = _LINE.search(str(error))
         line = int(found.group(1)) if found else max(1, len(text.splitlines()))
         raise Unreadable(line, re.sub(r" \(at .*\)$", "", str(error))) from error
+    except (RecursionError, ValueError) as error:
+        raise Unreadable(1, "it is nested too deeply, or holds a number that is too long") from error
 
 
 def put(text: str, path: tuple[str, str], entry: Mapping[str, object]) -> str:

@@ -40,6 +40,10 @@ _KEYWORDS = frozenset(
 )  # fmt: skip
 
 
+# A row, and the first byte of a name in it and the one after the name.
+Span = tuple[int, int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Symbol:
     """One definition. Lines count from 1; `container` is the dotted name of the enclosing definitions."""
@@ -243,6 +247,19 @@ def _last_line(node: Node, rows: list[bytes] | None) -> int:
 
 def _text(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "replace")
+
+
+def first_error(tree: Tree) -> int | None:
+    """Return the first line with a syntax error; None if there is none."""
+    if not tree.root_node.has_error:
+        return None
+    waiting = [tree.root_node]
+    while waiting:
+        node = waiting.pop()
+        if node.is_error or node.is_missing:
+            return int(node.start_point[0]) + 1
+        waiting.extend(child for child in reversed(node.children) if child.has_error)
+    return 1
 
 
 _CALLS = frozenset(

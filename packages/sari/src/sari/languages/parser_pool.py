@@ -1,7 +1,7 @@
-"""Parses many files in worker processes on all cores.
+"""Parses in worker processes, many files on all cores or what one answer needs.
 
 Parsing holds the GIL, so it runs in separate processes in order not to slow the daemon's answers. A file that crashes
-the parser ends its worker and is skipped until it changes.
+the parser, or takes it too long, ends its worker and is skipped until it changes.
 """
 
 from __future__ import annotations
@@ -10,19 +10,24 @@ import contextlib
 import json
 import os
 import queue
+import select
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sari.languages.parse import Symbol
+from sari.languages.parse import Span, Symbol
 from sari.languages.read import Parsed, failed
+from sari.registry.programs import python_command
 
 Results = list[tuple[bytes, Parsed | None]]
 # A chunk's paths must fit a pipe's 64 KiB, because all are written before the first answer is read.
 _CHUNK_FILES = 60
 _CHUNK_BYTES = 40_000
+# Results are passed on when the answers have this size, so that few files with very many symbols are in memory at a time.
+_BATCH_BYTES = 4 << 20
+_POLL_INTERVAL_S = 0.1
 
 
 def parse_files(
@@ -34,14 +39,21 @@ def parse_files(
     for chunk in _chunks(paths):
         chunks.put(chunk)
         count += 1
-    done: queue.SimpleQueue[Results | None] = queue.SimpleQueue()
+    # Bounded, because the caller stores results more slowly than workers produce them.
+    done: queue.Queue[Results | None] = queue.Queue(4)
     abandoned = threading.Event()
     workers = [_Worker(root, background) for _ in range(min(os.cpu_count() or 1, count))]
 
     def is_over() -> bool:
         return abandoned.is_set() or stop()
 
-    threads = [threading.Thread(target=w.serve, args=(chunks, done, is_over), daemon=True) for w in workers]
+    def put(results: Results | None) -> None:
+        while not abandoned.is_set():
+            with contextlib.suppress(queue.Full):
+                done.put(results, timeout=_POLL_INTERVAL_S)
+                return
+
+    threads = [threading.Thread(target=w.serve, args=(chunks, put, is_over), daemon=True) for w in workers]
     try:
         for thread in threads:
             thread.start()
@@ -75,7 +87,7 @@ def _chunks(paths: Sequence[bytes]) -> Iterator[list[bytes]]:
 
 
 class ParserProcess:
-    """One worker process that is kept, for files that an answer needs at once. Thread-safe."""
+    """One worker process that is kept, for what an answer needs at once. Thread-safe."""
 
     def __init__(self, root: bytes) -> None:
         self._worker = _Worker(root, background=False)
@@ -90,6 +102,25 @@ class ParserProcess:
                 for results in self._worker.results_of(chunk, stop)
                 for result in results
             ]
+
+    def roles(
+        self, language: str, text: bytes, spans: Sequence[Span], stop: Callable[[], bool]
+    ) -> list[str | None] | None:
+        """Return the roles of names in a text; None if it takes too long to parse."""
+        if not spans:
+            return []
+        found = self._about({"language": language, "size": len(text), "places": spans}, text, stop)
+        return found if found is not None and len(found) == len(spans) else None
+
+    def first_error(self, language: str, text: bytes, stop: Callable[[], bool]) -> tuple[int | None] | None:
+        """Return the first line of a text with a syntax error, if there is one; None if it takes too long to parse."""
+        found = self._about({"language": language, "size": len(text)}, text, stop)
+        return None if found is None else (found[0],)
+
+    def _about(self, request: dict[str, object], text: bytes, stop: Callable[[], bool]) -> list[Any] | None:
+        with self._lock:
+            answer = self._worker.ask(json.dumps(request).encode() + b"\n" + text, stop)
+        return answer if isinstance(answer, list) else None
 
     def close(self) -> None:
         self._worker.kill()
@@ -106,11 +137,12 @@ class _Worker:
         self._lock = threading.Lock()
         self._killed = False
         self._process: subprocess.Popen[bytes] | None = None
+        self._received = bytearray()
 
     def serve(
         self,
         chunks: queue.SimpleQueue[Sequence[bytes]],
-        done: queue.SimpleQueue[Results | None],
+        put: Callable[[Results | None], None],
         is_over: Callable[[], bool],
     ) -> None:
         try:
@@ -120,37 +152,79 @@ class _Worker:
                 except queue.Empty:
                     return
                 for results in self.results_of(rest, is_over):
-                    done.put(results)
+                    put(results)
         finally:
             self.end()
-            done.put(None)
+            put(None)
 
     def results_of(self, rest: Sequence[bytes], is_over: Callable[[], bool]) -> Iterator[Results]:
         while rest and not is_over():
-            results = self._parse(rest)
-            rest = rest[len(results) :]
+            done = 0
+            for results in self._parse(rest, is_over):
+                done += len(results)
+                yield results
+            rest = rest[done:]
             if rest and not is_over():
                 # The worker died at this file.
-                results.append((rest[0], failed(self._root, rest[0])))
+                yield [(rest[0], failed(self._root, rest[0]))]
                 rest = rest[1:]
-            yield results
 
-    def _parse(self, paths: Sequence[bytes]) -> Results:
-        """Return the results of these files. If the worker dies, only the first of them have results."""
+    def _parse(self, paths: Sequence[bytes], is_over: Callable[[], bool]) -> Iterator[Results]:
+        """Yield the results of these files. If the worker dies, or nobody waits any more, only the first of them have
+        results.
+        """
         process = self._started()
         if process is None:
-            return []
-        assert process.stdin is not None
-        assert process.stdout is not None
+            return
         results: Results = []
+        size = 0
         try:
-            process.stdin.write(b"".join(json.dumps(os.fsdecode(path)).encode() + b"\n" for path in paths))
-            process.stdin.flush()
+            _write(process, b"".join(json.dumps(os.fsdecode(path)).encode() + b"\n" for path in paths))
             for path in paths:
-                results.append((path, self._parsed(path, json.loads(process.stdout.readline()))))
+                line = self._line(process, is_over)
+                size += len(line)
+                results.append((path, self._parsed(path, json.loads(line))))
+                if size > _BATCH_BYTES:
+                    yield results
+                    results, size = [], 0
         except (OSError, ValueError):
             self.end()
-        return results
+        if results:
+            yield results
+
+    def ask(self, request: bytes, is_over: Callable[[], bool]) -> object:
+        """Return the answer to a request; None if the worker dies of it, or nobody waits any more."""
+        process = self._started()
+        if process is None:
+            return None
+        try:
+            _write(process, request)
+            answer: object = json.loads(self._line(process, is_over))
+        except (OSError, ValueError):
+            self.end()
+            return None
+        return answer
+
+    def _line(self, process: subprocess.Popen[bytes], is_over: Callable[[], bool]) -> bytes:
+        """Return the next line of the worker's output. Raises `OSError` if there is none, or nobody waits any more."""
+        assert process.stdout is not None
+        output = process.stdout.fileno()
+        searched = 0
+        while (end := self._received.find(b"\n", searched)) < 0:
+            searched = len(self._received)
+            if os.name == "posix":
+                waiting = select.poll()
+                waiting.register(output, select.POLLIN)
+                while not waiting.poll(_POLL_INTERVAL_S * 1000):
+                    if is_over():
+                        raise InterruptedError
+            chunk = os.read(output, 1 << 18)
+            if not chunk:
+                raise BrokenPipeError("the worker has ended")
+            self._received += chunk
+        line = bytes(self._received[:end])
+        del self._received[: end + 1]
+        return line
 
     def _parsed(self, path: bytes, answer: Any) -> Parsed | None:
         if answer is None:
@@ -164,9 +238,11 @@ class _Worker:
                 return None
             if self._process is None:
                 self._process = subprocess.Popen(
-                    # Without -P, Python would search the current folder for modules first.
-                    [sys.executable, "-P", "-m", "sari.languages.worker", os.fsdecode(self._root)]
-                    + (["--background"] if self._background else []),
+                    python_command(
+                        "sari.languages.worker",
+                        os.fsdecode(self._root),
+                        *(["--background"] if self._background else []),
+                    ),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
@@ -185,6 +261,7 @@ class _Worker:
     def end(self) -> None:
         with self._lock:
             process, self._process = self._process, None
+            self._received.clear()
         if process is not None:
             with contextlib.suppress(OSError):
                 process.kill()
@@ -193,6 +270,12 @@ class _Worker:
                     with contextlib.suppress(OSError):
                         pipe.close()
             process.wait()
+
+
+def _write(process: subprocess.Popen[bytes], data: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(data)
+    process.stdin.flush()
 
 
 def _symbol(row: list[Any]) -> Symbol:

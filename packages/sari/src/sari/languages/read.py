@@ -36,9 +36,12 @@ def read_text(root: bytes, path: bytes, limit: int = 1 << 26) -> tuple[bytes, in
             stat = os.fstat(fd)
             if stat.st_mode & 0o170000 != 0o100000 or stat.st_size > limit:
                 return None
-            data = file.read()
+            # Its size may be another by now, and that of a file of the kernel is 0.
+            data = file.read(limit + 1)
         except OSError:
             return None
+    if len(data) > limit:
+        return None
     encoding = _MARKS.get(data[:2])
     if encoding:
         data = data[2:].decode(encoding, "replace").encode("utf-8", "replace")
@@ -53,9 +56,9 @@ def failed(root: bytes, path: bytes) -> Parsed | None:
         return None
 
 
-def symbols_of(root: bytes, path: bytes) -> Parsed | None:
-    """Return a file's symbols; None if it is missing, too large, binary or of an unknown language."""
-    read = read_text(root, path, MAX_PARSED_BYTES)
+def symbols_of(root: bytes, path: bytes, limit: int = MAX_PARSED_BYTES) -> Parsed | None:
+    """Return a file's symbols, none if it is binary or of an unknown language; None if it is missing or too large."""
+    read = read_text(root, path, limit)
     if read is None:
         return None
     text, stamp = read

@@ -10,7 +10,7 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,11 +57,6 @@ _OF_FILE = """
     SELECT f.path, s.name, s.kind, s.line, s.end_line, s.container, s.supers
     FROM symbol s JOIN file f ON f.id = s.file
     WHERE f.path = ? ORDER BY s.line, s.end_line DESC
-"""
-# The symbols outside other definitions.
-_TOP_LEVEL = """
-    SELECT f.path, s.name, s.kind FROM symbol s JOIN file f ON f.id = s.file
-    WHERE s.container IS NULL ORDER BY s.file, s.line
 """
 
 
@@ -189,15 +184,6 @@ class SymbolStore:
     def extending(self, name: str, most: int) -> list[Placed]:
         """Return types that extend this one by name."""
         return self._select(_EXTENDING, (f"% {name} %", most))
-
-    def top_level(self, kinds: Collection[str]) -> dict[bytes, list[str]]:
-        """Return, for every file with symbols, the names that it defines outside other definitions."""
-        names: dict[bytes, list[str]] = {}
-        with self._lock:
-            for path, name, kind in self._db.execute(_TOP_LEVEL):
-                if kind in kinds:
-                    names.setdefault(path, []).append(name)
-        return names
 
     def of_file(self, path: bytes) -> list[Placed]:
         return self._select(_OF_FILE, (path,))

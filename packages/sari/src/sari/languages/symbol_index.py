@@ -12,15 +12,16 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sari.index.ripgrep import RipgrepFailed
 from sari.index.search import Found, Query, search
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import catalog
-from sari.languages.parse import Symbol
-from sari.languages.parser_pool import ParserProcess, Results, parse_files
-from sari.languages.read import failed, stamp_of, symbols_of
+from sari.languages.catalog import Language
+from sari.languages.parse import Span, Symbol
+from sari.languages.parser_pool import ParserProcess, parse_files
+from sari.languages.read import Parsed, failed, stamp_of, symbols_of
 from sari.languages.store import Placed, SymbolStore
 
 # Up to this many files are parsed faster than worker processes start.
@@ -28,8 +29,9 @@ _FEW_FILES = 60
 # How long a query parses files itself before it returns a partial answer and says so.
 _TIMEOUT_S = 4.0
 _PAUSE_S = 1.0
-# What takes a parser longest takes a quarter of a second at this size.
-_SMALL_BYTES = 8 << 10
+# What takes a parser longest takes some milliseconds at this size, in which no other client is answered. Larger files are
+# parsed in a process.
+_SMALL_BYTES = 1 << 10
 # Words before a name that is defined, in most languages. Only the order in which files are parsed depends on them.
 _DEFINES = (
     "class|struct|interface|trait|enum|union|record|protocol|object|module|mod|namespace|type|typedef|impl|extension|"
@@ -93,6 +95,23 @@ class SymbolIndex:
             self._store.put([(path, parsed)])
         return None if parsed is None or parsed.failed else parsed.symbols
 
+    def parse_now(self, paths: Sequence[bytes], is_over: Callable[[], bool]) -> None:
+        """Parse the files of these whose current state was not parsed, so that `known_names` knows them."""
+        waiting = [path for path in paths if _parseable(path) and not self._current(path)]
+        if len(waiting) <= _FEW_FILES:
+            self._parse_and_store(waiting, is_over)
+            return
+        for parsed in parse_files(self._root, waiting, is_over, background=True):
+            self._store.put(parsed)
+
+    def roles(self, language: Language, text: bytes, spans: Sequence[Span]) -> list[str | None] | None:
+        """Return the roles of names in a text (`sari.languages.parse.role_at`); None if it cannot be parsed."""
+        return self._parser.roles(language.name, text, spans, self._stop.is_set)
+
+    def first_error(self, language: Language, text: bytes) -> tuple[int | None] | None:
+        """Return the first line of a text with a syntax error, if there is one; None if it cannot be parsed."""
+        return self._parser.first_error(language.name, text, self._stop.is_set)
+
     def failed_with(self, name: str) -> list[bytes]:
         """Return the files that contain a name, ignoring case, and could not be parsed."""
         failed = {path for path in self._store.failed.copy() if self._current(path)}
@@ -102,20 +121,9 @@ class SymbolIndex:
 
     def known_names(self, path: bytes) -> list[str] | None:
         """Return the names that a file defines, if its current state was parsed. Never parses."""
-        return [placed.symbol.name for placed in self._store.of_file(path)] if self._current(path) else None
-
-    def top_level(self, paths: Sequence[bytes], kinds: Collection[str], timeout_s: float) -> dict[bytes, list[str]]:
-        """Return the top-level definitions of each file. Files not parsed yet are parsed now, within `timeout_s`."""
-        known = self._store.top_level(kinds)
-        found: dict[bytes, list[str]] = {}
-        deadline = time.monotonic() + timeout_s
-        for path in paths:
-            if self._current(path):
-                found[path] = list(dict.fromkeys(known.get(path, ())))
-            elif time.monotonic() < deadline:
-                symbols = self.of_file(path) or ()
-                found[path] = list(dict.fromkeys(s.name for s in symbols if s.kind in kinds and not s.container))
-        return found
+        if not self._current(path):
+            return None if _parseable(path) else []
+        return [placed.symbol.name for placed in self._store.of_file(path)]
 
     def _prepare(self, name: str) -> bool:
         """Parse the files that contain this name and whose current state was not parsed."""
@@ -131,9 +139,7 @@ class SymbolIndex:
             for parsed in parse_files(self._root, waiting, is_late, background=False):
                 self._store.put(parsed)
             return not is_late()
-        found = self._parse(waiting, is_late)
-        self._store.put(found)
-        return len(found) == len(waiting)
+        return self._parse_and_store(waiting, is_late) == len(waiting)
 
     def _holding(self, name: str) -> list[bytes]:
         """Return the files that contain a name, ignoring case. ripgrep confirms it: while the index is being built, every
@@ -151,22 +157,28 @@ class SymbolIndex:
             stale = {placed.path for placed in found if not self._current(placed.path)}
             if not stale:
                 return found
-            self._store.put(self._parse(sorted(stale), self._stop.is_set))
+            self._parse_and_store(sorted(stale), self._stop.is_set)
         return [placed for placed in found if placed.path not in stale]
 
-    def _parse(self, paths: Sequence[bytes], is_over: Callable[[], bool]) -> Results:
+    def _parse_and_store(self, paths: Sequence[bytes], is_over: Callable[[], bool]) -> int:
+        """Parse files now, and return how many were parsed. One at a time, because each can have very many symbols."""
+        count = 0
+        for result in self._parse(paths, is_over):
+            self._store.put([result])
+            count += 1
+        return count
+
+    def _parse(self, paths: Sequence[bytes], is_over: Callable[[], bool]) -> Iterator[tuple[bytes, Parsed | None]]:
         """Parse files now, in this order: small ones here, others in a process, where a text that takes the parser too long
         harms nobody.
         """
-        results: Results = []
         for path in paths:
             if is_over():
-                break
+                return
             if self._is_small(path):
-                results.append((path, symbols_of(self._root, path) or failed(self._root, path)))
+                yield path, symbols_of(self._root, path, _SMALL_BYTES) or failed(self._root, path)
             else:
-                results += self._parser.parse([path], is_over)
-        return results
+                yield from self._parser.parse([path], is_over)
 
     def _is_small(self, path: bytes) -> bool:
         try:
@@ -213,9 +225,13 @@ class SymbolIndex:
         if not self._stop.is_set():
             self._done_for = change
 
-    def close(self) -> None:
+    def interrupt(self) -> None:
+        """Stop parsing, and refuse it from now on: the workspace is being closed."""
         self._stop.set()
         self._parser.close()
+
+    def close(self) -> None:
+        self.interrupt()
         self._thread.join()
         if self._opened is not None:
             self._opened.close()

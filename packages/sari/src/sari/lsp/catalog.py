@@ -8,10 +8,11 @@ compiler. A server that can be prevented from running all of them is used wherev
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from sari.registry import programs
 
 _MEMORY_MB = 1536
 
@@ -119,20 +120,14 @@ def server_for(language: str) -> ServerSpec | None:
 
 def find_program(spec: ServerSpec, root: Path, environ: Mapping[str, str]) -> str | None:
     """Return the server's program, never one from inside the workspace."""
-    return shutil.which(spec.command[0], path=search_path(root, environ))
+    return programs.find_program(spec.command[0], {"PATH": search_path(root, environ)})
 
 
 def search_path(root: Path, environ: Mapping[str, str]) -> str:
-    """Return `PATH` without relative entries and those inside the workspace: `node_modules/.bin` belongs to the
+    """Return `PATH` without relative entries and those inside a workspace: `node_modules/.bin` belongs to the
     repository.
     """
-    base = os.path.realpath(root)
-    kept = [
-        folder
-        for folder in environ.get("PATH", os.defpath).split(os.pathsep)
-        if os.path.isabs(folder) and not Path(os.path.realpath(folder)).is_relative_to(base)
-    ]
-    return os.pathsep.join(kept)
+    return programs.search_path(environ.get("PATH", os.defpath), [str(root)])
 
 
 def project_folder(spec: ServerSpec, root: Path, path: str) -> Path | None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from sari.index.regular import read_regular, read_start
+from sari.index.regular import copy_regular, read_start
 from sari.languages import catalog as languages
 from sari.lsp.catalog import ServerSpec, find_program, search_path, typescript_library
 from sari.lsp.client import LspClient, RequestFailed, ServerGone
@@ -30,6 +30,10 @@ _ANSWER_TIMEOUT_S = 120.0
 _INDEX_BEGINS_S = 5.0
 _MOST_STARTS, _STARTS_WITHIN_S = 3, 600.0
 _MOST_BYTES = 4 << 20
+# Variables by which a toolchain loads or starts other code.
+_LEFT_OUT = (
+    "GIT_", "NODE_", "npm_", "PYTHON", "GO", "CARGO", "RUST", "LD_", "DYLD_", "VIRTUAL_ENV", "BASH_ENV",
+)  # fmt: skip
 _MOST_OPENED = 400
 # Chromium's takes 100 MB.
 _LARGEST_COMMANDS = 512 << 20
@@ -181,18 +185,13 @@ class ServerSession:
         if self.spec.name != "clangd":
             return []
         # clangd keeps its index beside the compile commands, so pass it a copy outside the workspace.
-        commands = read_regular(self.folder / "compile_commands.json", _LARGEST_COMMANDS)
-        if commands is None:
+        commands = self._private / "compile_commands.json"
+        if not copy_regular(self.folder / "compile_commands.json", commands, _LARGEST_COMMANDS):
             raise NoTypes(f"compile_commands.json is larger than {_LARGEST_COMMANDS >> 20} MiB or not a regular file")
-        (self._private / "compile_commands.json").write_bytes(commands)
         return [f"--compile-commands-dir={self._private}"]
 
     def _environment(self) -> dict[str, str]:
-        kept = {
-            name: value
-            for name, value in self._environ.items()
-            if not name.startswith(("GIT_", "NODE_", "npm_", "PYTHON", "GO", "CARGO", "RUST", "LD_", "VIRTUAL_ENV"))
-        }
+        kept = {name: value for name, value in self._environ.items() if not name.startswith(_LEFT_OUT)}
         return {**kept, "PATH": search_path(self.root, self._environ), **self.spec.environment}
 
     def _initialize(self, program: str) -> dict[str, object]:

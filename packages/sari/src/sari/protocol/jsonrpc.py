@@ -19,6 +19,12 @@ DENIED = -32003
 UNSUPPORTED_VERSION = -32022
 
 
+# No message of MCP is nested deeper. Python's own limit depends on the place in the program.
+_DEEPEST = 100
+# Longer ids and tokens are repeated in answers and in each notification of progress.
+LONGEST_ID = 1_000
+
+
 class NotAMessage(Exception):
     """Raised when the input is not a JSON-RPC message. `answer` is the error response for its sender."""
 
@@ -30,9 +36,35 @@ class NotAMessage(Exception):
 def decode(data: bytes) -> object:
     """Decode a JSON value. Raises `NotAMessage`."""
     try:
-        return json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        return parse(data)
+    except ValueError as error:
         raise NotAMessage(failure(None, PARSE_ERROR, f"this is not JSON: {str(error)[:200]}")) from None
+
+
+def parse(data: bytes) -> object:
+    """Decode a JSON value. Raises `ValueError`, also for one that is nested so deeply that encoding it again could fail."""
+    try:
+        value = json.loads(data.decode("utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if data.count(b"[") + data.count(b"{") > _DEEPEST and _is_deep(value):
+        raise ValueError("it is nested too deeply")
+    return value
+
+
+def _is_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            part
+            for one in level
+            if isinstance(one, dict | list)
+            for part in (one.values() if isinstance(one, dict) else one)
+            if isinstance(part, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def encode(message: object) -> bytes:
@@ -59,7 +91,9 @@ def check(value: object) -> Message:
     if not isinstance(method, str):
         raise NotAMessage(failure(request_id, INVALID_REQUEST, "the message has no method"))
     if "id" in value and request_id is None:
-        raise NotAMessage(failure(None, INVALID_REQUEST, "the id must be a string or a number"))
+        raise NotAMessage(
+            failure(None, INVALID_REQUEST, f"the id must be a number, or a string of at most {LONGEST_ID} characters")
+        )
     if "params" in value and not isinstance(value["params"], dict):
         raise NotAMessage(failure(request_id, INVALID_PARAMS, "params must be an object"))
     return value
@@ -69,7 +103,9 @@ def is_id(value: object) -> bool:
     """Whether a value is valid as a request id."""
     if isinstance(value, float):
         return value == value and abs(value) != float("inf")
-    return isinstance(value, str | int) and not isinstance(value, bool)
+    if isinstance(value, str):
+        return len(value) <= LONGEST_ID
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def params_of(message: Message) -> Message:

@@ -10,11 +10,11 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from sari.index.commits import LOG_FLAGS, Commit, parse_commits
-from sari.index.git import Repository
+from sari.index.git import ANY_SIZE, Repository
 from sari.ranking.terms import count_terms
 
 # Older commits can be found by `text` and by lines, which read the history itself.
@@ -23,6 +23,11 @@ _MOST_KEPT = 3 * MOST_COMMITS
 _BATCH = 500
 _MOST_MESSAGE = 8_000
 _MOST_PATHS = 200
+_MOST_PATH_CHARACTERS = 8_000
+_MOST_AUTHOR = 200
+# 50,000 ordinary commits take a tenth of this. Without a file it is memory.
+_MOST_BYTES = 512 << 20
+_MOST_BYTES_IN_MEMORY = 64 << 20
 _MOST_TERMS = 40
 _MOST_FOUND = 2_000
 _VERSION = 1
@@ -50,6 +55,8 @@ class CommitMessages:
         self._db: sqlite3.Connection | None = None
         self._head = ""
         self._ids: Collection[str] = ()
+        # Whether older messages of this head were left out, because they take too much space.
+        self.is_full = False
 
     def find(
         self, repository: Repository, head: str, question: str, stopped: Callable[[], bool], late: Callable[[], bool]
@@ -87,7 +94,7 @@ class CommitMessages:
         late: Callable[[], bool],
     ) -> bool:
         if self._head == head:
-            return True
+            return not self.is_full
         listing = b"".join(
             repository.stream(
                 "rev-list",
@@ -108,31 +115,42 @@ class CommitMessages:
         for batch in _batches(missing):
             if late():
                 return False
-            output = b"".join(
-                repository.stream(
-                    "log",
-                    "--no-walk=unsorted",
-                    "--stdin",
-                    "--name-only",
-                    "--relative",
-                    *LOG_FLAGS,
-                    stdin=batch,
-                    stopped=stopped,
-                )
+            if self._is_too_large(db):
+                if len(known) > len(missing):
+                    # Most are of other branches, or of before a rebase. They make room.
+                    self._throw_away()
+                    return self._catch_up(self._open(), repository, head, stopped, late)
+                self._head, self.is_full = head, True
+                return False
+            output = repository.stream(
+                "log",
+                "--no-walk=unsorted",
+                "--stdin",
+                "--name-only",
+                "--relative",
+                *LOG_FLAGS,
+                stdin=batch,
+                stopped=stopped,
+                most_bytes=ANY_SIZE,
             )
-            self._keep(db, list(parse_commits(output)))
-        self._head = head
+            self._keep(db, parse_commits(output))
+        self._head, self.is_full = head, False
         return True
 
-    def _keep(self, db: sqlite3.Connection, commits: Sequence[Commit]) -> None:
+    def _is_too_large(self, db: sqlite3.Connection) -> bool:
+        pages, size = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        most = _MOST_BYTES_IN_MEMORY if self._target is None else _MOST_BYTES
+        return bool(pages * size > most)
+
+    def _keep(self, db: sqlite3.Connection, commits: Iterable[Commit]) -> None:
         db.execute("BEGIN")
         try:
             for commit in commits:
                 message = commit.message[:_MOST_MESSAGE]
-                paths = commit.paths[:_MOST_PATHS]
+                paths = "\0".join(commit.paths[:_MOST_PATHS])[:_MOST_PATH_CHARACTERS].split("\0")
                 inserted = db.execute(
                     'INSERT OR IGNORE INTO "commit" (id, time_s, author, message, paths) VALUES (?, ?, ?, ?, ?)',
-                    (commit.id, commit.time_s, commit.author, message, "\0".join(paths)),
+                    (commit.id, commit.time_s, commit.author[:_MOST_AUTHOR], message, "\0".join(paths)),
                 )
                 if inserted.rowcount == 1:
                     subject, _, body = message.partition("\n")
@@ -166,7 +184,7 @@ class CommitMessages:
     def _throw_away(self) -> None:
         if self._db is not None:
             self._db.close()
-        self._db, self._head = None, ""
+        self._db, self._head, self.is_full = None, "", False
         if self._target is not None:
             for suffix in ("", "-wal", "-shm"):
                 with contextlib.suppress(OSError):

@@ -1,4 +1,7 @@
-"""Extracts the term index's data from a file: the terms of its text, its definitions, its path and its name."""
+"""Extracts the term index's data from a file: the terms of its text, its definitions, its path and its name.
+
+Never parses: the caller knows the definitions, from a process with limits.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 
-from sari.languages import catalog
-from sari.languages.parse import MAX_PARSED_BYTES, symbols
 from sari.languages.read import read_text, stamp_of
 from sari.ranking.term_segment import FileTerms
 from sari.ranking.terms import count_terms, terms_of_word, words_of
@@ -19,8 +20,8 @@ _LOOKS_BINARY = 8_000
 _LONG_LINE = 5_000
 
 
-def file_terms(root: bytes, path: bytes, names: Iterable[str] | None = None) -> FileTerms | None:
-    """Read a file. `names` are its definitions, if known. Returns None if the file no longer exists."""
+def file_terms(root: bytes, path: bytes, names: Iterable[str]) -> FileTerms | None:
+    """Read a file with these definitions. Returns None if the file no longer exists."""
     try:
         stamp = stamp_of(os.lstat(os.path.join(root, path)))
     except OSError:
@@ -28,9 +29,6 @@ def file_terms(root: bytes, path: bytes, names: Iterable[str] | None = None) -> 
     read = read_text(root, path, MAX_BYTES)
     shown = path.decode("utf-8", "replace")
     text = b"" if read is None or b"\0" in read[0][:_LOOKS_BINARY] or _minified(read[0]) else read[0]
-    if names is None:
-        language = catalog.of_file(shown, text) if 0 < len(text) <= MAX_PARSED_BYTES else None
-        names = [symbol.name for symbol in symbols(language, text)] if language is not None else []
     file = shown.rpartition("/")[2]
     return FileTerms(
         path,

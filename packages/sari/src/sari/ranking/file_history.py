@@ -18,6 +18,8 @@ MOST_COMMITS = 3_000
 # A commit that touches many files (a rename, a formatter) says nothing about any of them.
 _MOST_FILES = 20
 _MOST_MESSAGE = 4_000
+# For each term of a message and each file. Ordinary histories have half a million.
+_MOST_PAIRS = 2_000_000
 RECORD, FIELD = "\x01", "\x02"
 LOG_FORMAT = f"--format={RECORD}%B{FIELD}".replace(RECORD, "%x01").replace(FIELD, "%x02")
 
@@ -45,12 +47,17 @@ def parse_log(output: bytes) -> FileHistory:
     lengths: Counter[bytes] = Counter()
     commits: Counter[bytes] = Counter()
     each: list[tuple[Collection[str], list[bytes]]] = []
+    left = _MOST_PAIRS
     for record in output.split(RECORD.encode())[1:]:
         message, _, names = record.partition(FIELD.encode())
         paths = [path for path in (name.strip(b"\n") for name in names.split(b"\0")) if path]
         if not paths or len(paths) > _MOST_FILES:
             continue
         terms = count_terms(without_trailers(message[:_MOST_MESSAGE].decode("utf-8", "replace")))
+        left -= len(terms) * len(paths)
+        if left < 0:
+            # The rest is older, and says less.
+            break
         each.append((terms, paths))
         for path in paths:
             commits[path] += 1

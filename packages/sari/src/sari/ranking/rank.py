@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from sari.ranking.chunks import ScoredChunk
 from sari.ranking.file_kind import FileKind, foreign_platform, is_stub, kind_of, only_declares
 from sari.ranking.question import Question
 from sari.ranking.retrieval import Retrieved
+from sari.ranking.short_cache import cached_if_short
 from sari.ranking.terms import terms_of_word, words_of
 from sari.ranking.weights import Weights
 
@@ -121,12 +121,12 @@ def scope_match(path: str, scope: frozenset[str]) -> float:
     return len(scope & _path_terms(path)) / len(scope) if scope else 0.0
 
 
-@lru_cache(maxsize=1 << 14)
+@cached_if_short(1 << 14)
 def _path_terms(path: str) -> frozenset[str]:
     return frozenset(term for word in words_of(path) for term in terms_of_word(word))
 
 
-@lru_cache(maxsize=1 << 14)
+@cached_if_short(1 << 14)
 def _name_parts(path: str) -> tuple[tuple[str, ...], str]:
     folder, _, file = path.rpartition("/")
     name = file.partition(".")[0] or file

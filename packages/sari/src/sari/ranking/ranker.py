@@ -33,11 +33,15 @@ class FileContent:
 
     lines: Sequence[str]
     chunks: Sequence[CountedChunk]
+    # About how much memory it takes.
+    bytes: int = 0
 
 
 def file_content(lines: Sequence[str], symbols: Sequence[Symbol]) -> FileContent:
     """Return the content of a file with these lines and symbols."""
-    return FileContent(lines, count(lines, cut(symbols, lines)))
+    chunks = count(lines, cut(symbols, lines))
+    size = sum(60 + len(line) for line in lines) + sum(600 + 150 * len(one.words) for one in chunks)
+    return FileContent(lines, chunks, size)
 
 
 ReadContent = Callable[[bytes], FileContent | None]

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sari.ranking.worker import build_segment
+from sari.registry.programs import python_command
 
-# A file to index, with the names that it defines if they are known.
-File = tuple[bytes, Sequence[str] | None]
+# A file to index, with the names that it defines.
+File = tuple[bytes, Sequence[str]]
 # More workers would slow everything else on the machine down.
 WORKERS = max(1, min(os.cpu_count() or 1, 4))
 
@@ -28,18 +29,32 @@ class SegmentBuilder:
     def __init__(self, root: bytes) -> None:
         self._root = root
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._interrupted = False
 
-    def build(self, target: Path, files: Sequence[File]) -> None:
-        """Write one segment in this process."""
-        build_segment(self._root, target, files)
+    def build(self, target: Path, files: Sequence[File]) -> int:
+        """Write one segment in this process. Returns how many of the files it has read: see `build_segment`."""
+        return build_segment(self._root, target, files)
 
-    def build_in_workers(self, batches: Sequence[tuple[Path, Sequence[File]]]) -> None:
-        """Write up to `WORKERS` segments at the same time. If a worker fails, its segment is written in this process."""
+    def build_in_workers(self, batches: Sequence[tuple[Path, Sequence[File]]]) -> list[int]:
+        """Write up to `WORKERS` segments at the same time, and return how many files each has read. If a worker fails, its
+        segment is written in this process.
+        """
         started = [self._send(number, target, files) for number, (target, files) in enumerate(batches)]
+        counts = []
         for number, (target, files) in enumerate(batches):
-            if not (started[number] and self._wait(number)):
+            count = self._wait(number) if started[number] else -1
+            if count < 0:
                 self._end(number)
-                self.build(target, files)
+                count = len(files) if self._interrupted else self.build(target, files)
+            counts.append(count)
+        return counts
+
+    def interrupt(self) -> None:
+        """End the workers now, from any thread. What they were building is lost."""
+        self._interrupted = True
+        for worker in list(self._workers.values()):
+            with contextlib.suppress(OSError):
+                worker.kill()
 
     def close(self) -> None:
         """End the workers. They are started again when needed."""
@@ -57,13 +72,13 @@ class SegmentBuilder:
             return False
         return True
 
-    def _wait(self, number: int) -> bool:
+    def _wait(self, number: int) -> int:
         stdout = self._workers[number].stdout
         assert stdout is not None
         try:
-            return int(stdout.readline()) >= 0
+            return int(stdout.readline())
         except (OSError, ValueError):
-            return False
+            return -1
 
     def _started(self, number: int) -> subprocess.Popen[bytes]:
         worker = self._workers.get(number)
@@ -71,8 +86,7 @@ class SegmentBuilder:
             return worker
         self._end(number)
         worker = self._workers[number] = subprocess.Popen(
-            # Without -P, Python would search the current folder for modules first.
-            [sys.executable, "-P", "-m", "sari.ranking.worker", os.fsdecode(self._root)],
+            python_command("sari.ranking.worker", os.fsdecode(self._root)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

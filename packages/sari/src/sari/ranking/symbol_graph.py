@@ -17,6 +17,8 @@ _DAMPING = 0.85
 _ROUNDS = 15
 # A name that more files than this define identifies none of them.
 _MOST_DEFINERS = 8
+# A file that uses more names of others is generated. Each of them costs time and memory.
+_MOST_USED = 500
 _TYPE_FACTOR = 3.0
 # Chosen on django, where it brings the views beside the much larger database layer.
 _FOREMOST_FACTOR = 6.0
@@ -121,7 +123,7 @@ def _uses(
     own = {*names.types, *names.functions}
     return [
         (name, target, wanted[name])
-        for name in sorted(set(names.mentions) & wanted.keys() - own)
+        for name in sorted(set(names.mentions) & wanted.keys() - own)[:_MOST_USED]
         for target in definers[name]
         if target != path
     ]

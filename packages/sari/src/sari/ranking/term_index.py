@@ -13,7 +13,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 from sari.index.ripgrep import RipgrepFailed
 from sari.index.workspace_index import WorkspaceIndex
@@ -40,7 +39,15 @@ _MOST_SEGMENTS = 16
 _WAIT_FOR_SYMBOLS_S = 120.0
 _HEAD_EVERY_S = 15.0
 _KEPT_FILES = 256
+_KEPT_BYTES = 64 << 20
 _MOSTLY = 0.9
+# A question waits this long for the definitions of changed files.
+_PARSE_TIMEOUT_S = 2.0
+# More names of one file, or of the files of some segments, say nothing that the text does not say.
+_MOST_NAME_BYTES = 64 << 10
+_MOST_NAMES_BYTES = 32 << 20
+# A larger segment is full: merging it with others would not make fewer of them.
+_FULL_BYTES = 32 << 20
 
 
 class TermIndex:
@@ -60,6 +67,7 @@ class TermIndex:
         self._head, self._head_at = "", -_HEAD_EVERY_S
         self._began = time.monotonic()
         self._contents: OrderedDict[bytes, tuple[int, FileContent]] = OrderedDict()
+        self._contents_bytes = 0
         self._loading = threading.Lock()
         self._loaded = False
         self._working = threading.Lock()
@@ -119,7 +127,7 @@ class TermIndex:
         try:
             target = store.new_segment()
             # Parsing all of them would take seconds. The best of them are parsed when they are read.
-            self._builder.build(target, [(path, self._symbols.known_names(path) or ()) for path in paths])
+            self._builder.build(target, self._with_names([paths])[0])
             segment = TermSegment(target)
             try:
                 where = {path: number for number, path in enumerate(segment.paths)}
@@ -145,13 +153,16 @@ class TermIndex:
         lines = read[0].decode("utf-8", "replace").split("\n")
         content = file_content(lines, self._symbols.of_file(path) or ())
         with self._keeping:
+            old = self._contents.pop(path, None)
             self._contents[path] = (read[1], content)
-            while len(self._contents) > _KEPT_FILES:
-                self._contents.popitem(last=False)
+            self._contents_bytes += content.bytes - (0 if old is None else old[1].bytes)
+            while len(self._contents) > _KEPT_FILES or (self._contents_bytes > _KEPT_BYTES and self._contents):
+                self._contents_bytes -= self._contents.popitem(last=False)[1][1].bytes
         return content
 
     def close(self) -> None:
         self._stop.set()
+        self._builder.interrupt()
         self._thread.join()
         with self._working:
             self._builder.close()
@@ -197,8 +208,14 @@ class TermIndex:
             waiting = self._waiting()
             if len(waiting) > FEW:
                 return False
-            if waiting:
-                self._build([waiting], in_workers=False)
+            # In a process with limits: a changed file can take a parser minutes.
+            deadline = time.monotonic() + _PARSE_TIMEOUT_S
+            self._symbols.parse_now(waiting, lambda: self._stop.is_set() or time.monotonic() > deadline)
+            ready = [path for path in waiting if self._symbols.known_names(path) is not None]
+            if ready:
+                self._build([ready], in_workers=False)
+            if len(ready) < len(waiting):
+                return False
             self._done_for = change
             return True
         except (OSError, sqlite3.Error):
@@ -207,7 +224,9 @@ class TermIndex:
             self._working.release()
 
     def _catch_up(self, change: int) -> None:
-        self._build_all(self._waiting())
+        waiting = self._waiting()
+        self._symbols.parse_now(waiting, self._stop.is_set)
+        self._build_all(waiting)
         self._compact()
         self._builder.close()
         if not self._stop.is_set():
@@ -241,21 +260,32 @@ class TermIndex:
         return stamp_of(stat) if stat.st_mode & 0o170000 == 0o100000 else None
 
     def _build(self, batches: Sequence[Sequence[bytes]], *, in_workers: bool) -> None:
-        """Add a segment for each batch."""
-        files: list[tuple[Path, Sequence[File]]] = [
-            (self._store.new_segment(), [(path, self._symbols.known_names(path)) for path in batch])
-            for batch in batches
-        ]
-        if in_workers:
-            self._builder.build_in_workers(files)
-        else:
-            for target, batch in files:
-                self._builder.build(target, batch)
-        for target, _ in files:
-            with contextlib.suppress(DamagedSegment, OSError):
-                self._segments.append(TermSegment(target))
+        """Add a segment for each batch, or several if the files have very many different terms."""
+        left = self._with_names(batches)
+        while left and not self._stop.is_set():
+            files = [(self._store.new_segment(), batch) for batch in left]
+            if in_workers:
+                counts = self._builder.build_in_workers(files)
+            else:
+                counts = [self._builder.build(target, batch) for target, batch in files]
+            for target, _ in files:
+                with contextlib.suppress(DamagedSegment, OSError):
+                    self._segments.append(TermSegment(target))
+            left = [batch[count:] for (_, batch), count in zip(files, counts, strict=True) if 0 < count < len(batch)]
         self._arrange({*self._corpus.where, *(path for batch in batches for path in batch)})
         self._store.save(self._segments)
+
+    def _with_names(self, batches: Sequence[Sequence[bytes]]) -> list[Sequence[File]]:
+        left = _MOST_NAMES_BYTES
+        found: list[Sequence[File]] = []
+        for batch in batches:
+            files: list[File] = []
+            for path in batch:
+                names = _first_names(self._symbols.known_names(path) or (), min(left, _MOST_NAME_BYTES))
+                left -= sum(map(len, names))
+                files.append((path, names))
+            found.append(files)
+        return found
 
     def _arrange(self, live: Iterable[bytes]) -> None:
         """Build the corpus of live files. If several segments contain a file, the newest counts."""
@@ -276,8 +306,9 @@ class TermIndex:
         for document in self._corpus.where.values():
             living[document >> SHIFT] += 1
         chosen = {n for n, segment in enumerate(self._segments) if living[n] * 2 < len(segment.paths)}
-        if len(self._segments) > _MOST_SEGMENTS:
-            chosen.update(sorted(range(len(self._segments)), key=living.__getitem__)[: _MOST_SEGMENTS // 2])
+        few = [n for n, segment in enumerate(self._segments) if segment.bytes < _FULL_BYTES]
+        if len(few) > _MOST_SEGMENTS:
+            chosen.update(sorted(few, key=living.__getitem__)[: _MOST_SEGMENTS // 2])
         if not chosen:
             return
         paths = [path for path, document in self._corpus.where.items() if document >> SHIFT in chosen]
@@ -304,3 +335,14 @@ class TermIndex:
         self._segments = [segment for segment in self._segments if segment not in old]
         self._arrange(live)
         self._store.save(self._segments)
+
+
+def _first_names(names: Iterable[str], most_bytes: int) -> list[str]:
+    """Return the first different names of a file, as long as they are together at most."""
+    found: list[str] = []
+    for name in dict.fromkeys(names):
+        most_bytes -= len(name)
+        if most_bytes < 0:
+            break
+        found.append(name)
+    return found

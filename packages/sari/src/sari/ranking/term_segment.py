@@ -22,6 +22,10 @@ MAX_FILES = 60_000
 _MAX_COUNT = 255
 # The rows of recent queries are cached: an agent often queries the same things again.
 _KEPT_ROWS = 256
+_KEPT_BYTES = 4 << 20
+# While a segment is written, each term of a field takes about this much memory, and three bytes for each file.
+_TERM_BYTES = 300
+_MOST_WRITTEN_BYTES = 512 << 20
 # One row per file, and for each term the files that contain it, by field.
 _SCHEMA = """
 CREATE TABLE file (id INTEGER PRIMARY KEY, path BLOB NOT NULL, stamp INTEGER NOT NULL,
@@ -56,19 +60,26 @@ Row = Mapping[str, Posting]
 _NO_ROW: Row = {}
 
 
-def write_segment(target: Path, files: Iterable[FileTerms]) -> int:
-    """Write files as one segment. Returns how many it contains."""
+def write_segment(target: Path, files: Iterable[FileTerms], most_bytes: int = _MOST_WRITTEN_BYTES) -> int:
+    """Write files as one segment. Returns how many it contains: it takes no further ones when those before them need this
+    much memory.
+    """
     rows: list[tuple[int, bytes, int, int, int]] = []
     ids: dict[str, defaultdict[str, array[int]]] = {f: defaultdict(lambda: array("H")) for f in FIELDS}
     counts: dict[str, defaultdict[str, bytearray]] = {f: defaultdict(bytearray) for f in FIELDS}
+    used = 0
     for number, file in enumerate(files):
         for field in FIELDS:
             field_ids, field_counts = ids[field], counts[field]
+            used -= _TERM_BYTES * len(field_ids)
             for term, count in file.fields.get(field, {}).items():
                 field_ids[term].append(number)
                 field_counts[term].append(min(count, _MAX_COUNT))
+            used += _TERM_BYTES * len(field_ids) + 3 * len(file.fields.get(field, {}))
         body, defs = (sum(file.fields.get(field, {}).values()) for field in ("body", "defs"))
         rows.append((number, file.path, file.stamp, body, defs))
+        if used > most_bytes:
+            break
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
     db = sqlite3.connect(temporary, isolation_level=None)
@@ -110,6 +121,10 @@ def _posting(blob: bytes) -> Posting:
     return Posting(ids, blob[2 * size :])
 
 
+def _size(row: Row) -> int:
+    return 200 + sum(3 * len(posting.ids) + 200 for posting in row.values())
+
+
 class TermSegment:
     """A segment opened for reading. Thread-safe."""
 
@@ -117,6 +132,7 @@ class TermSegment:
         self.location = path
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Row] = OrderedDict()
+        self._kept_bytes = 0
         try:
             self._db = sqlite3.connect(
                 f"{path.as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False, isolation_level=None
@@ -160,8 +176,9 @@ class TermSegment:
                 else {field: _posting(blob) for field, blob in zip(FIELDS, found, strict=True) if blob is not None}
             )
             self._kept[term] = row
-            if len(self._kept) > _KEPT_ROWS:
-                self._kept.popitem(last=False)
+            self._kept_bytes += _size(row)
+            while len(self._kept) > _KEPT_ROWS or (self._kept_bytes > _KEPT_BYTES and self._kept):
+                self._kept_bytes -= _size(self._kept.popitem(last=False)[1])
             return row
 
     def check(self) -> None:

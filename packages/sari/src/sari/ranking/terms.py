@@ -18,11 +18,15 @@ _MAX_WORD = 64
 _CJK = "\u2e80"
 
 
-@lru_cache(maxsize=1 << 17)
 def terms_of_word(word: str) -> tuple[str, ...]:
-    """Return the terms of one word: the stem of each part, and of the complete word if it has several parts."""
-    if len(word) > _MAX_WORD:
-        return ()
+    """Return the terms of one word: the stem of each part, and of the complete word if it has several parts. A word that is
+    too long for a name has none, and is not cached: it can be as long as its file.
+    """
+    return _terms_of_word(word) if len(word) <= _MAX_WORD else ()
+
+
+@lru_cache(maxsize=1 << 17)
+def _terms_of_word(word: str) -> tuple[str, ...]:
     if word.isascii() and word.islower() and word.isalpha():
         return (stem(word),) if len(word) > 1 else ()
     if any(letter >= _CJK for letter in word):

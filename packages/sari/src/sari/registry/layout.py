@@ -7,9 +7,12 @@ second path would mean a second daemon.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 
 from sari.protocol.errors import SariError
+
+_ELSEWHERE = "set SARI_REGISTRY_FILE to a file in a directory of your own"
 
 
 class Layout:
@@ -62,6 +65,16 @@ class Layout:
         return os.path.join(self.lock_dir, f"{boot_id}.lock")
 
 
+def check_outside(layout: Layout, root: str, environ: Mapping[str, str]) -> None:
+    """Refuse a registry inside the client's own project. A project's configuration can name one, and the files beside it
+    say which daemon to trust and which directories are allowed. Raises `SariError`.
+    """
+    chosen = environ.get("SARI_REGISTRY_FILE")
+    inside = os.path.realpath(root).rstrip(os.sep) + os.sep
+    if chosen and root and f"{os.path.realpath(layout.data_dir)}{os.sep}".startswith(inside):
+        raise SariError(f"SARI_REGISTRY_FILE is {chosen}, inside the project {root}: {_ELSEWHERE}, outside of it")
+
+
 def home_directory(environ: Mapping[str, str]) -> str:
     """Return the user's home directory: HOME, else the entry in the password database."""
     home = environ.get("HOME") or environ.get("USERPROFILE")
@@ -81,16 +94,40 @@ def find_layout(environ: Mapping[str, str]) -> Layout:
     """Return the layout that the environment selects."""
     chosen = environ.get("SARI_REGISTRY_FILE")
     if chosen:
-        return Layout(os.path.abspath(os.path.expanduser(chosen)))
+        path = os.path.expanduser(chosen)
+        if not os.path.isabs(path):
+            # It could be a repository's, which would say which daemon to trust and which directories are allowed.
+            raise SariError(
+                f"SARI_REGISTRY_FILE is {chosen!r}, which depends on the current directory: use an absolute path"
+            )
+        return Layout(os.path.normpath(path))
     return Layout(os.path.join(home_directory(environ), ".local", "share", "sari", "server.json"))
 
 
 def make_private_directory(path: str) -> None:
-    """Create a directory for the owner only, if it does not exist."""
+    """Create a directory for the owner only, if it does not exist. Raises `SariError` if it is another user's or shared.
+
+    Whoever may write in it could put a token or a registry there, and read what a daemon keeps.
+    """
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
+        if os.name == "posix":
+            _check_private(path)
     except OSError as error:
         raise SariError(
             f"cannot make the directory {path} ({error.strerror}): make its parent writable, "
             "or set SARI_REGISTRY_FILE to a file in a directory that is"
         ) from error
+
+
+def _check_private(path: str) -> None:
+    found = os.stat(path)
+    if found.st_uid not in (os.geteuid(), 0) or (found.st_uid != os.geteuid() and found.st_mode & 0o022):
+        raise SariError(
+            f"{path} belongs to another user, who could read and replace what sari keeps there: {_ELSEWHERE}"
+        )
+    if found.st_mode & stat.S_ISVTX and os.listdir(path):
+        # Such as /tmp. An empty one is a file system that was mounted for sari.
+        raise SariError(f"{path} is shared with other users: {_ELSEWHERE}")
+    if found.st_mode & 0o022:
+        os.chmod(path, 0o700)

@@ -14,13 +14,16 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sari.protocol.errors import SariError
-from sari.registry.layout import Layout, make_private_directory
+from sari.registry.layout import Layout, check_outside, home_directory, make_private_directory
 from sari.registry.locks import FileLock
 from sari.registry.model import DaemonEntry, parse_daemon
+from sari.registry.programs import clean_environment, python_command
+from sari.registry.roots import nearest_git
 
 _LARGEST_STDERR = 1 << 20
 # The daemon gives up by itself at the timeout (an alarm). Wait slightly longer for its report.
@@ -48,6 +51,9 @@ class StartPlan:
 
 def start_daemon(layout: Layout, plan: StartPlan, timeout_s: float, lock: FileLock) -> DaemonEntry:
     """Start a daemon and wait until it is ready. Raises `StartFailed`, in which case no process is left."""
+    projects = _projects(os.environ)
+    for project in projects:
+        check_outside(layout, project, os.environ)
     make_private_directory(layout.data_dir)
     make_private_directory(layout.log_dir)
     stderr_path = os.path.join(layout.log_dir, "daemon-stderr.log")
@@ -61,7 +67,8 @@ def start_daemon(layout: Layout, plan: StartPlan, timeout_s: float, lock: FileLo
     with open(descriptor, "ab") as stderr:
         mark = os.fstat(descriptor).st_size
         child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "sari.daemon", json.dumps(_arguments(layout, plan, timeout_s, lock))],
+            python_command("sari.daemon", json.dumps(_arguments(layout, plan, timeout_s, lock))),
+            env=clean_environment(os.environ, projects),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -92,6 +99,21 @@ def _arguments(layout: Layout, plan: StartPlan, timeout_s: float, lock: FileLock
         "start_timeout_s": timeout_s,
         "start_lock": lock.descriptor if os.name == "posix" else None,
     }
+
+
+def _projects(environ: Mapping[str, str]) -> list[str]:
+    """Return the projects that this process was started for: what its environment names in them is theirs."""
+    with contextlib.suppress(OSError):
+        here = os.getcwd()
+        named = [here, nearest_git(here), environ.get("SARI_WORKSPACE_ROOT"), environ.get("CLAUDE_PROJECT_DIR")]
+        home = os.path.realpath(home_directory(environ))
+        # Not the home directory or one above it, where the user's own programs are.
+        return [
+            one
+            for one in named
+            if one and os.path.isabs(one) and not f"{home}/".startswith(os.path.realpath(one).rstrip("/") + "/")
+        ]
+    return []
 
 
 def _detached(lock: FileLock) -> dict[str, Any]:

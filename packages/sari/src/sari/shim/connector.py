@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from sari import __version__
 from sari.protocol.errors import SariError
-from sari.registry.layout import Layout, find_layout
+from sari.registry.layout import Layout, check_outside, find_layout
 from sari.registry.roots import RefusedRoot
 from sari.registry.settings import Settings
 from sari.registry.usual import connect_usual
@@ -66,6 +66,7 @@ class Connector:
         if warm and not chosen:
             return None
         layout, settings = find_layout(self._environ), Settings.from_environ(self._environ)
+        check_outside(layout, root, self._environ)
         usual = connect_usual(layout, root or None, __version__)
         link = Link(*usual) if usual is not None else self._find_or_start(layout, settings, root)
         return Connected(link, root, root_error, chosen)

@@ -15,7 +15,7 @@ from operator import itemgetter
 from sari.index import ripgrep
 from sari.index.search import Query, fetch, search
 from sari.languages import catalog
-from sari.languages.parse import MAX_PARSED_BYTES, Symbol, role_at, tree_of
+from sari.languages.parse import MAX_PARSED_BYTES, Symbol
 from sari.languages.read import read_text
 from sari.languages.store import Placed
 from sari.protocol.catalog import KINDS
@@ -24,7 +24,7 @@ from sari.tools.arguments import Arguments, BadArguments
 from sari.tools.paging import DEFAULT_TOKENS, Key, Page, is_cursor_of, read_cursor, take_page, write_cursor
 from sari.tools.qualified_names import declared_namespaces, namespace_rank, qualifier_rank, split_name
 from sari.tools.scope import Scope, path_filter, path_tier, shown
-from sari.tools.typed import begin_typed, implementation_rows, use_rows
+from sari.tools.typed import begin_typed, implementation_rows, spans_of, use_rows
 
 _BY_SYNTAX = "By syntax, not by types: other things of the same name are among them."
 _SCOPES = frozenset({"class", "struct", "interface", "trait", "impl", "function", "method", "constructor", "module"})
@@ -348,22 +348,22 @@ def _uses_in(scope: Scope, path: bytes, name: str, lines: set[int]) -> list[tupl
     language = catalog.of_file(os.fsdecode(path), read[0])
     if language is None:
         return []
-    uses: list[tuple[int, dict[str, object]]] = []
-    # A process has parsed the file before this one does, which a parser could hold up.
     symbols = scope.symbols.of_file(path)
     if symbols is None:
         return None
-    tree = tree_of(language, read[0])
     rows = read[0].split(b"\n")
-    wanted = re.compile(rb"(?<![\w$])" + re.escape(name.encode()) + rb"(?![\w$])")
+    spans = spans_of(name, rows, sorted(lines))
+    known = scope.symbols.roles(language, read[0], spans)
+    if known is None:
+        return None
+    of_line: dict[int, set[str]] = {}
+    for (row, _, _), one in zip(spans, known, strict=True):
+        if one is not None:
+            of_line.setdefault(row + 1, set()).add(one)
+    uses: list[tuple[int, dict[str, object]]] = []
     containers = _around(symbols, lines, name)
-    for line in sorted(lines):
-        if line > len(rows):
-            continue
-        roles = {role_at(tree, line - 1, m.start(), m.end()) for m in wanted.finditer(rows[line - 1])} - {None}
-        if not roles:
-            continue
-        role = "call" if "call" in roles else sorted(str(one) for one in roles)[0]
+    for line, roles in of_line.items():
+        role = "call" if "call" in roles else min(roles)
         use: dict[str, object] = {
             "path": shown(path),
             "line": line,

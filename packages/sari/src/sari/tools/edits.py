@@ -19,7 +19,8 @@ from sari.edits.reserved import is_reserved
 from sari.edits.transaction import MOST_FILES, FileChange, Transactions
 from sari.index.search import Query, search
 from sari.languages import catalog
-from sari.languages.parse import MAX_PARSED_BYTES, Symbol
+from sari.languages.catalog import Language
+from sari.languages.parse import MAX_PARSED_BYTES, Span, Symbol
 from sari.languages.store import Placed
 from sari.protocol.tooling import Call, ToolResult
 from sari.tools.arguments import Arguments, BadArguments
@@ -141,8 +142,8 @@ def _plan_rename(scope: Scope, arguments: Arguments, call: Call) -> Plan:
             if parsed_as is None:
                 continue
             if scope.symbols.of_file(path) is None:
-                raise EditRefused(f"{shown(path)} cannot be parsed. Narrow by `path`; nothing was changed.")
-            renamed = rename_in(parsed_as, content, name, new_name)
+                raise _unparsed(path)
+            renamed = rename_in(_roles(scope, path, parsed_as), content, name, new_name)
             left += renamed.left
             if renamed.count:
                 check_writable(*folders.of(path), shown(path))
@@ -160,6 +161,20 @@ def _plan_rename(scope: Scope, arguments: Arguments, call: Call) -> Plan:
     if skipped:
         notes.append(f"Read-only files also hold the name: {', '.join(skipped[:5])}.")
     return Plan(tuple(changes), {"total": count}, tuple(notes))
+
+
+def _unparsed(path: bytes) -> EditRefused:
+    return EditRefused(f"{shown(path)} cannot be parsed. Narrow by `path`; nothing was changed.")
+
+
+def _roles(scope: Scope, path: bytes, language: Language) -> Callable[[bytes, Sequence[Span]], list[str | None]]:
+    def roles(text: bytes, spans: Sequence[Span]) -> list[str | None]:
+        found = scope.symbols.roles(language, text, spans)
+        if found is None:
+            raise _unparsed(path)
+        return found
+
+    return roles
 
 
 def _family(language: str) -> frozenset[str]:
@@ -253,7 +268,14 @@ def _plan_replace(scope: Scope, arguments: Arguments) -> Plan:
     symbols = scope.symbols.of_file(path) or []
     symbol = _only_symbol(symbols, arguments.text("symbol").strip(), Path(shown(path)))
     check_encoding(content, text, shown(path))
-    after = replace_in(language, content, symbols, symbol, text)
+
+    def first_error(tried: bytes) -> int | None:
+        found = scope.symbols.first_error(language, tried)
+        if found is None:
+            raise EditRefused(f"{shown(path)} takes too long to parse, so it was not changed.")
+        return found[0]
+
+    after = replace_in(first_error, content, symbols, symbol, text)
     if after == content:
         raise BadArguments("`text` is what the file already holds.")
     about = {"start": symbol.line, "end": symbol.end_line}

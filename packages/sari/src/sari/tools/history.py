@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from sari.index import ripgrep
 from sari.index.commits import LOG_FLAGS, Commit, committed_lines, parse_commits
-from sari.index.git import GitFailed, Repository, Stopped, is_object_id, open_repository
+from sari.index.git import ANY_SIZE, GitFailed, Repository, Stopped, is_object_id, open_repository
 from sari.languages.parse import Symbol
 from sari.protocol.tooling import Call, ToolResult
 from sari.ranking.commit_messages import MOST_COMMITS, CommitMessages
@@ -108,7 +108,11 @@ class _History:
         if self._path:
             found = [one for one in found if any(_is_below(path, self._path) for path in one.paths)]
         if not complete:
-            self._notes.append("Older messages are still being indexed; ask again in a moment.")
+            self._notes.append(
+                "The messages of this history are too large: older ones are not indexed. `text` searches all commits."
+                if self._messages.is_full
+                else "Older messages are still being indexed; ask again in a moment."
+            )
         rows = [((place, self._head, 0), _row(commit)) for place, commit in enumerate(found, 1)]
         nothing = f"No message of the last {MOST_COMMITS:,} commits is about that. `text` searches what was changed."
         return self._paged(rows, complete, nothing)
@@ -144,7 +148,7 @@ class _History:
         # Follow lines through renames.
         flags = ("-s", "-M", f"-n{_MOST_COMMITS_OF_LINES}", f"-L{committed[0]},{committed[1]}:{path}")
         late = False
-        output = bytearray()
+        commits: list[Commit] = []
 
         def stopped() -> bool:
             nonlocal late
@@ -152,15 +156,19 @@ class _History:
             return late or self._call.cancelled
 
         try:
-            for chunk in self._repository.stream("log", *LOG_FLAGS, *flags, self._head, stopped=stopped):
-                output += chunk
+            commits.extend(
+                parse_commits(
+                    self._repository.stream(
+                        "log", *LOG_FLAGS, *flags, self._head, stopped=stopped, most_bytes=ANY_SIZE
+                    )
+                )
+            )
         except Stopped:
             if not late:
                 raise
             self._notes.append("Following these lines took too long; older commits are missing.")
         except GitFailed as failed:
             raise BadArguments(f"{path} has no lines {start}-{end} in the last commit.") from failed
-        commits = list(parse_commits(bytes(output)))
         rows = [((place, self._head, 0), _row(commit)) for place, commit in enumerate(commits, 1)]
         return self._paged(rows, not late, f"No commit touched lines {start}-{end} of {path}.")
 
@@ -237,9 +245,9 @@ class _History:
         where = ["--", self._path] if self._path else []
         output = self._repository.stream(
             "log", "--no-walk=unsorted", "--stdin", "--name-only", "--relative", *LOG_FLAGS, *chosen, *where,
-            stdin=ids, stopped=lambda: self._call.cancelled,
+            stdin=ids, stopped=lambda: self._call.cancelled, most_bytes=ANY_SIZE,
         )  # fmt: skip
-        return parse_commits(b"".join(output))
+        return parse_commits(output)
 
     def _is_late(self) -> bool:
         return time.monotonic() - self._began > _TIME_S

@@ -60,7 +60,7 @@ def read_cursor(cursor: str, query: str) -> Key | None:
     try:
         digest, group, path, line = json.loads(base64.urlsafe_b64decode(cursor))
         after = int(group), str(path), int(line)
-    except (ValueError, TypeError, binascii.Error) as error:
+    except (ValueError, TypeError, RecursionError, binascii.Error) as error:
         raise BadArguments("`cursor` is not one that sari gave. Leave it out to begin at the first page.") from error
     if digest != _digest(query):
         raise BadArguments("`cursor` belongs to another query. Repeat that query's arguments, or leave `cursor` out.")
@@ -75,7 +75,7 @@ def is_cursor_of(cursor: str, query: str) -> bool:
         return True
     try:
         digest, *_ = json.loads(base64.urlsafe_b64decode(cursor))
-    except (ValueError, TypeError, binascii.Error) as error:
+    except (ValueError, TypeError, RecursionError, binascii.Error) as error:
         raise BadArguments("`cursor` is not one that sari gave. Leave it out to begin at the first page.") from error
     return bool(digest == _digest(query))
 

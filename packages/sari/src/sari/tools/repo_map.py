@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from sari.index.regular import read_start
 from sari.languages import catalog
@@ -25,6 +26,9 @@ _READ_BYTES = 1 << 17
 _TYPES = frozenset({"class", "interface", "struct", "enum", "trait", "type"})
 _OTHERS = frozenset({"function", "module", "namespace", "macro"})
 _MOST_NAMES = 8
+# The names that are compared: of one file, and of all together in characters. More would fill the memory.
+_MOST_DEFINED = 2_000
+_MOST_CHARACTERS = 16 << 20
 # A name as used in code, `Model)` or `models.Model(`, but not a capitalized word at the start of a sentence. It begins at a
 # word boundary and is possessive, so that a file consisting of one long word takes no longer than others.
 _WORD = rb"[A-Za-z_$\x80-\xff][\w$\x80-\xff]*+"
@@ -72,23 +76,27 @@ class RepoMap:
 
 
 def _names(scope: Scope, paths: Sequence[bytes]) -> dict[bytes, FileNames]:
-    symbols: dict[bytes, list[Symbol]] = {}
-    deadline = time.monotonic() + _TIMEOUT_S
-    for path in paths:
-        if time.monotonic() > deadline:
-            break
-        symbols[path] = scope.symbols.of_file(path) or []
+    """Return the names of files: not of all if that takes too much time or memory."""
     found: dict[bytes, FileNames] = {}
+    # What a file defines at any depth.
+    defined: dict[bytes, frozenset[str]] = {}
     homes: dict[bytes, set[bytes]] = {}
-    for path, of_file in symbols.items():
+    deadline = time.monotonic() + _TIMEOUT_S
+    left = _MOST_CHARACTERS
+    for path in paths:
+        if time.monotonic() > deadline or left < 0:
+            break
+        of_file = scope.symbols.of_file(path) or []
         top = [symbol for symbol in of_file if not symbol.container]
         types, others = _sizes(top, _TYPES), _sizes(top, _OTHERS)
         for name in (*types, *others):
             homes.setdefault(_encoded(name), set()).update(_qualifiers(scope, path))
         found[path] = FileNames(types, others, (), _COUNTS[kind_of(shown(path))])
+        defined[path] = frozenset(dict.fromkeys(islice((symbol.name for symbol in of_file), 10 * _MOST_DEFINED)))
+        left -= sum(map(len, defined[path])) + 20 * len(defined[path])
     return {
         # A method of the same name, which the file itself defines, is no use of another file's function.
-        path: replace(names, mentions=_mentions(scope, path, homes) - {symbol.name for symbol in symbols[path]})
+        path: replace(names, mentions=_mentions(scope, path, homes) - defined[path])
         for path, names in found.items()
     }
 
@@ -104,7 +112,8 @@ def _qualifiers(scope: Scope, path: bytes) -> tuple[bytes, bytes]:
 
 
 def _sizes(symbols: Sequence[Symbol], kinds: frozenset[str]) -> dict[str, int]:
-    return {one.name: one.end_line - one.line + 1 for one in symbols if one.kind in kinds}
+    chosen = (one for one in symbols if one.kind in kinds)
+    return {one.name: one.end_line - one.line + 1 for one in islice(chosen, _MOST_DEFINED)}
 
 
 def _mentions(scope: Scope, path: bytes, homes: Mapping[bytes, Collection[bytes]]) -> frozenset[str]:

@@ -235,7 +235,7 @@ def _read_cursor(cursor: str, key: str) -> tuple[Rank, int] | None:
     try:
         digest, (vendored, defines, path), line = json.loads(base64.urlsafe_b64decode(cursor))
         after = (int(vendored), int(defines), str(path)), int(line)
-    except (ValueError, TypeError, binascii.Error) as error:
+    except (ValueError, TypeError, RecursionError, binascii.Error) as error:
         raise BadArguments("`cursor` is not one that sari gave. Leave it out to begin at the first page.") from error
     if digest != _digest(key):
         raise BadArguments("`cursor` belongs to another query. Repeat that query's arguments, or leave `cursor` out.")

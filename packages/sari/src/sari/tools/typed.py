@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from sari.index.search import Query, search
 from sari.languages import catalog
-from sari.languages.parse import MAX_PARSED_BYTES, Symbol, role_at, tree_of
+from sari.languages.parse import MAX_PARSED_BYTES, Span, Symbol
 from sari.languages.read import read_text
 from sari.languages.store import Placed
 from sari.lsp.session import Place
@@ -64,19 +64,27 @@ def _place_of(scope: Scope, placed: Placed) -> Place | None:
     if language is None:
         return None
     rows = read[0].split(b"\n")
-    tree = tree_of(language, read[0])
-    wanted = re.compile(rb"(?<![\w$])" + re.escape(placed.symbol.name.encode()) + rb"(?![\w$])")
-    fallback: Place | None = None
-    for line in range(placed.symbol.line, min(placed.symbol.end_line, placed.symbol.line + _HEAD_LINES) + 1):
-        for found in wanted.finditer(rows[line - 1]):
-            role = role_at(tree, line - 1, found.start(), found.end())
-            column = len(rows[line - 1][: found.start()].decode("utf-8", "replace").encode("utf-16-le")) // 2
-            place = Place(os.fsdecode(placed.path), line, column)
-            if role == "definition":
-                return place
-            if role is not None and fallback is None:
-                fallback = place
-    return fallback
+    last = min(placed.symbol.end_line, placed.symbol.line + _HEAD_LINES)
+    spans = spans_of(placed.symbol.name, rows, range(placed.symbol.line, last + 1))
+    roles = scope.symbols.roles(language, read[0], spans) or []
+    of_code = [span for span, role in zip(spans, roles, strict=False) if role is not None]
+    definitions = [span for span, role in zip(spans, roles, strict=False) if role == "definition"]
+    if not of_code:
+        return None
+    row, start, _ = (definitions or of_code)[0]
+    column = len(rows[row][:start].decode("utf-8", "replace").encode("utf-16-le")) // 2
+    return Place(os.fsdecode(placed.path), row + 1, column)
+
+
+def spans_of(name: str, rows: Sequence[bytes], lines: Iterable[int]) -> list[Span]:
+    """Return where a name is in these lines of a file, which count from 1."""
+    wanted = re.compile(rb"(?<![\w$])" + re.escape(name.encode()) + rb"(?![\w$])")
+    return [
+        (line - 1, found.start(), found.end())
+        for line in lines
+        if line <= len(rows)
+        for found in wanted.finditer(rows[line - 1])
+    ]
 
 
 def use_rows(scope: Scope, typed: Typed, name: str, folder: str, around: Around, *, calls_only: bool) -> Rows:
@@ -93,17 +101,19 @@ def use_rows(scope: Scope, typed: Typed, name: str, folder: str, around: Around,
         symbols = scope.symbols.of_file(raw)
         if read is None or language is None or symbols is None:
             continue
-        texts, tree = read[0].split(b"\n"), tree_of(language, read[0])
+        texts = read[0].split(b"\n")
         containers = around(symbols, columns, name)
+        spans: list[Span] = []
         for line, column in columns.items():
-            if not 0 < line <= len(texts):
-                continue
-            row = texts[line - 1]
-            before = row.decode("utf-8", "replace").encode("utf-16-le")[: 2 * max(0, column)]
-            start = len(before.decode("utf-16-le", "ignore").encode())
-            role = role_at(tree, line - 1, start, start + 1)
+            if 0 < line <= len(texts):
+                before = texts[line - 1].decode("utf-8", "replace").encode("utf-16-le")[: 2 * max(0, column)]
+                start = len(before.decode("utf-16-le", "ignore").encode())
+                spans.append((line - 1, start, start + 1))
+        roles = scope.symbols.roles(language, read[0], spans) if calls_only else [None] * len(spans)
+        for (number, _, _), role in zip(spans, roles or [], strict=False):
             if calls_only and role != "call":
                 continue
+            line, row = number + 1, texts[number]
             use: dict[str, object] = {
                 "path": shown(raw),
                 "line": line,

@@ -16,6 +16,7 @@ from sari.protocol.tooling import Call, ToolResult
 from sari.ranking.commit_messages import CommitMessages
 from sari.ranking.term_index import TermIndex
 from sari.registry.allowed import is_trusted
+from sari.registry.programs import forget_workspace, note_workspace
 from sari.tools import code, files, overview, reading
 from sari.tools.arguments import Arguments, BadArguments, parse
 from sari.tools.edits import answer_rename, answer_replace
@@ -31,6 +32,7 @@ class Workspace:
 
     def __init__(self, root: Path, data_dir: Path) -> None:
         self._root = Path(os.path.realpath(root))
+        note_workspace(self._root)
         self._index = WorkspaceIndex(self._root, data_dir)
         self._symbols = SymbolIndex(self._index)
         self._terms = TermIndex(self._index, self._symbols)
@@ -125,11 +127,13 @@ class Workspace:
         return self._index.is_warm()
 
     def close(self) -> None:
+        self._symbols.interrupt()
         self._types.close()
         self._messages.close()
         self._terms.close()
         self._symbols.close()
         self._index.close()
+        forget_workspace(self._root)
 
 
 def open_workspace(root: Path, data_dir: Path) -> Workspace:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from sari.protocol.jsonrpc import parse
+
 _LARGEST_HEAD: Final = 32 * 1024
 LARGEST_BODY: Final = 8 * 1024 * 1024
 # 8 MiB has 7 digits.
@@ -82,8 +84,8 @@ class Request:
 
     def json(self) -> object:
         try:
-            return json.loads(self.body or b"null")
-        except (ValueError, RecursionError) as error:
+            return parse(self.body or b"null")
+        except ValueError as error:
             raise Rejected(400, f"the body is not JSON ({error})") from error
 
 
