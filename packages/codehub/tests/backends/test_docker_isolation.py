@@ -429,6 +429,8 @@ async def test_a_program_of_another_architecture_gets_no_system_call(box: Docker
     layout = (b"\x7fELF", 1, 1, 1, 0, 0, 2, 3, 1, at + 84, 52, 0, 0, 52, 32, 1, 0, 0, 0)
     header = struct.pack("<4sBBBBB7xHHIIIIIHHHHHH", *layout)
     segment = struct.pack("<IIIIIIII", 1, 0, at, at, 84 + len(code), 84 + len(code), 5, 0x1000)
-    (box.base / wid(1) / "i386").write_bytes(header + segment + code)
-    said = await box.ask(wid(1), "chmod +x ~/i386; ~/i386; echo $?")
-    assert int(said.splitlines()[-1]) == 128 + signal.SIGSYS, said
+    program = box.base / wid(1) / "i386"
+    program.write_bytes(header + segment + code)
+    program.chmod(0o755)
+    said = await box.ask(wid(1), "~/i386 2>/dev/null; echo ended by $?")
+    assert f"ended by {128 + signal.SIGSYS}" in said
