@@ -1,8 +1,7 @@
 """The system call filter of containers, as the engine takes it. It replaces the engine's own, which differs by version.
 
-An allow-list, like the engine's: calls that neither this module nor the kernel's authors of its time knew are refused. What
-the filter of processes refuses (`denied_calls.py`) is refused here too, and what an engine refuses to a container without
-capabilities. Pure.
+An allow-list, like the engine's: calls that this module does not know are refused. What the filter of processes refuses
+(`denied_calls.py`) is refused here too, and what an engine refuses to a container without capabilities. Pure.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _KNOWN: Final = """
     shmget shutdown sigaltstack signalfd signalfd4 socketpair splice stat statfs statx symlink symlinkat sync
     sync_file_range sync_file_range2 syncfs sysinfo tee tgkill time timer_create timer_delete timer_getoverrun
     timer_gettime timer_settime timerfd_create timerfd_gettime timerfd_settime times tkill truncate umask uname unlink
-    unlinkat utime utimensat utimes vfork vmsplice wait4 waitid write writev
+    unlinkat uretprobe utime utimensat utimes vfork vmsplice wait4 waitid write writev
 """
 
 
