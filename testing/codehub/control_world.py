@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from codehub.control.coordinator import run_coordinator
-from codehub.control.deps import ControllerSettings, CoordinatorDeps, CoordinatorSettings, TtlSettings
+from codehub.control.deps import ControllerSettings, CoordinatorDeps, CoordinatorSettings, ProfileOf, TtlSettings
 from codehub.control.heartbeat import Heartbeat
 from codehub.control.metrics import Metrics
 from codehub.control.ttl_runner import TtlRunner
@@ -54,10 +54,15 @@ class World:
         self.clock = VirtualClock(self.loop)
         self.homes: MemoryHomes = MemoryHomes(self.archives)
         self.probed: list[str] = []
+        # What the IDE answers if it is asked for its activity; an exception is raised.
+        self.working: Work | Exception | None = Work(self.clock.now(), "a test")
+        self.profile_of: ProfileOf = lambda row: (row.image_ref, PROFILE)
 
     async def work(self, upstream: Upstream, path: str, now: datetime) -> Work | None:
         self.probed.append(path)
-        return Work(now, "a test")
+        if isinstance(self.working, Exception):
+            raise self.working
+        return None if self.working is None else replace(self.working, at=now)
 
     @asynccontextmanager
     async def leading(self, **controller: float) -> Any:
@@ -117,7 +122,7 @@ class World:
             self.activity,
             self,
             {"process": self.instances},
-            lambda row: (row.image_ref, PROFILE),
+            lambda row: self.profile_of(row),
             lambda _: None,
             lease,
             self.clock,

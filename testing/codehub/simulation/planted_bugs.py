@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from codehub.control import act, gc_runner
+from codehub.control import act, gc_runner, ttl_runner
 from codehub.control.observe import home_key
 from codehub.domain import observed
-from codehub.domain.model import HomeCtx
+from codehub.domain.errors import CodeHubError
+from codehub.domain.model import HomeCtx, Workspace
+from codehub.ports.instances import ABSENT, InstanceStatus
 
 
 @contextmanager
@@ -24,7 +26,17 @@ def planted(bugs: Collection[str]) -> Iterator[None]:
             stack.enter_context(
                 _instead(observed, "_is_made_from_what_is_recorded", lambda row, ctx: ctx is not None)
             )
+        if "error-is-idle" in bugs:
+            stack.enter_context(_instead(ttl_runner.TtlRunner, "_status", _error_is_idle))
         yield
+
+
+async def _error_is_idle(self: Any, workspace: Workspace) -> InstanceStatus:
+    """An engine that answers with an error is taken for one without the instance."""
+    try:
+        return await self._instances[workspace.instance_backend].status(workspace.id)  # type: ignore[no-any-return]
+    except CodeHubError:
+        return ABSENT
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from testing.codehub.memory.bus import MemoryBus
 from testing.codehub.memory.leadership import MemoryElection
 from testing.codehub.simulation.faults import Dice, Faulty, Process
 from testing.codehub.simulation.gated import GatedElection
+from testing.codehub.simulation.jobs import SimAsks
 from testing.codehub.simulation.loop import VirtualClock, VirtualLoop, run_virtual
 from testing.codehub.simulation.planted_bugs import planted
 from testing.codehub.simulation.setup import SimDesk, SimLinks
@@ -45,6 +46,7 @@ FAULTS_FOR_S = 80.0
 AWAY_S = 60.0
 CONVERGES_WITHIN_S = 1_500.0
 _PROFILE = AppProfile("code-server", health_timeout_s=20.0)
+_WITH_ACTIVITY = replace(_PROFILE, activity_path="/activity")
 _WANTED = {
     DesiredState.RUNNING: Phase.RUNNING,
     DesiredState.STANDBY: Phase.STANDBY,
@@ -64,6 +66,8 @@ _SETTINGS = CoordinatorSettings(
     ttl=TtlSettings(interval_s=10.0, standby_s=40.0, archive_s=40.0, flush_interval_s=5.0),
     gc=GcSettings(interval_s=60.0, deleted_retention_s=RETENTION_S, orphan_grace_s=GRACE_S),
 )
+# So that workspaces are often idle while faults last.
+_IMPATIENT = replace(_SETTINGS, ttl=TtlSettings(interval_s=2.0, standby_s=6.0, archive_s=40.0, flush_interval_s=1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,9 @@ class Simulation:
         self.owners = random.Random(seed + 4_000_000) if seed % 5 == 1 else None
         self.clock = VirtualClock(loop)
         self.world = World(self.clock, self.dice, grace_s=GRACE_S, retention_s=RETENTION_S, bugs=bugs)
+        # Programs that work without a user, too. An IDE that does not answer counts as one.
+        self.jobs = random.Random(seed + 5_000_000) if seed % 5 == 2 else None
+        self.world.with_jobs = self.jobs is not None
         self.world.instances.with_helpers = self.owners is not None
         self.desk = SimDesk(self.world)
         self.activity = MemoryActivity()
@@ -120,7 +127,8 @@ class Simulation:
                 process.odds = Dice.none()
             PROCESS.set(process)
             election = GatedElection(self.election, process, self.clock)
-            task = asyncio.create_task(run_coordinator(_SETTINGS, self._deps(process, election), metrics=_METRICS))
+            settings = _SETTINGS if self.jobs is None else _IMPATIENT
+            task = asyncio.create_task(run_coordinator(settings, self._deps(process, election), metrics=_METRICS))
             crashed = asyncio.create_task(process.crashed.wait())
             try:
                 await asyncio.wait([task, crashed], return_when=asyncio.FIRST_COMPLETED)
@@ -148,11 +156,11 @@ class Simulation:
             notifications=store,
             bus=cast(Any, Faulty(self.bus, process)),
             activity=cast(Any, Faulty(self.activity, process)),
-            asks_activity=cast(Any, None),
+            asks_activity=SimAsks(world, self.jobs),
             instances={"process": cast(Any, Faulty(world.instances, process))},
             homes={"local-dir": cast(Any, Faulty(world.homes, process))},
             archives=cast(Any, Faulty(world.archives, process)),
-            profile_of=lambda row: (row.image_ref, _PROFILE),
+            profile_of=lambda row: (row.image_ref, _PROFILE if self.jobs is None else _WITH_ACTIVITY),
             clock=self.clock,
             new_id=lambda: f"id-{next(self._ids)}",
             random=self.dice.random,

@@ -59,6 +59,7 @@ class World:
         self.violations: list[str] = []
         self.steps = 0
         self.faults: dict[str, int] = {}
+        self.with_jobs = False
         self.half_done = 0.02
         # Instance → whose secrets it received.
         self.received: dict[str, str] = {}
@@ -125,6 +126,13 @@ class World:
         whose = self.received.get(there.identity) if there is not None and there.running else None
         known = whose not in (None, workspace.owner_user_id)
         self.must(not known, f"secrets: {workspace.id} comes to {workspace.owner_user_id} with those of {whose}")
+
+    def put_to_sleep(self, workspace_id: str) -> None:
+        """Check that no program works in a workspace that nobody uses."""
+        there = self.instances.there.get(workspace_id)
+        if self.with_jobs and there is not None and there.running:
+            self.count("put to sleep")
+            self.must(not works(there.identity), f"busy: {workspace_id} is put to sleep while a program works in it")
 
     def note_state(self, workspace_id: str) -> None:
         self.states.setdefault(workspace_id, [{}]).append(dict(self.truth.get(workspace_id, {})))
@@ -325,6 +333,8 @@ class SimDatabase(MemoryDatabase):
         wanted = DesiredState.RUNNING if desired is DesiredState.STANDBY else DesiredState.STANDBY
         for row in rows:
             self._world.must(row.desired_state is wanted, f"the TTL overrides what {row.id} was asked to be")
+            if desired is DesiredState.STANDBY:
+                self._world.put_to_sleep(row.id)
         return super()._set_desired_state(rows, desired, kind, now)
 
     def _write(self, workspace: Workspace) -> None:
@@ -378,3 +388,8 @@ def recovered(row: Workspace, now: datetime, desired: DesiredState) -> Workspace
         retry_at=None if row.operation is Operation.NONE else row.retry_at,
         updated_at=now,
     )
+
+
+def works(instance: str) -> bool:
+    """Return whether a program works in this instance from its start to its end."""
+    return int(instance.removeprefix("i-")) % 2 == 0

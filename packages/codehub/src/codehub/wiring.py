@@ -142,7 +142,7 @@ async def open_world(settings: Settings, *, name: str, chooses: bool = False) ->
                 return await users.owner_name(tx, workspace_id)
 
         backends = await open_backends(
-            options if chooses else replace(options, runtime="process"), catalog, several_users, owner_name
+            options if chooses else replace(options, runtime="process"), catalog, several_users, owner_name, name
         )
         stack.push_async_callback(backends.close)
         yield World(settings, installation, database, RedisBus(redis), RedisActivity(redis), catalog, backends)

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import pytest
 
+from codehub.adapters.docker.seccomp_profile import seccomp_option
 from codehub.adapters.filesystem.ownership import container_uid_for
 from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed
 from codehub.domain.template_options import Size
@@ -45,7 +46,7 @@ async def test_a_container_is_hardened_limited_and_publishes_nothing(box: Docker
     shown = await box.engine.get(f"containers/codehub-ws-{wid()}/json")
     host = shown["HostConfig"]
     assert host["CapDrop"] == ["ALL"]
-    assert host["SecurityOpt"] == ["no-new-privileges:true"]
+    assert host["SecurityOpt"] == ["no-new-privileges:true", *seccomp_option(os.uname().machine)]
     assert not host["Privileged"]
     assert (host["Memory"], host["NanoCpus"], host["PidsLimit"]) == (256 << 20, 10**9, 100)
     assert not any(shown["NetworkSettings"]["Ports"].values())

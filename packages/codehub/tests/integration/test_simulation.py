@@ -71,6 +71,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
         ("schedule-forgets", "a schedule acts twice", 9),
         ("no-disk-limit", "disk:", 4),
         ("transfer-while-running", "secrets:", 1),
+        ("error-is-idle", "busy:", 2),
         # A leader must freeze in the last instant before a restore, and come late when the place is free again.
         ("marker-ignored", "stale:|lost:", 380),
     ],

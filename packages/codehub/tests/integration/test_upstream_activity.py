@@ -15,6 +15,7 @@ import pytest
 
 from codehub.adapters import upstream_activity, workspaced_client
 from codehub.adapters.upstream_activity import UpstreamActivity
+from codehub.domain.errors import UpstreamUnavailable
 from codehub.ports.instances import Upstream
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
@@ -127,10 +128,14 @@ NO_ACTIVITY = {
     "year 3 million": ok(b'{"last_active_at": 99999999999999}'),
     "not a number": ok(b'{"last_active_at": NaN}'),
     "nested too deep": ok(b"[" * 60_000),
-    "too long": ok(b'{"active": true, "x": "' + b"x" * 70_000 + b'"}'),
     "compressed": ok(gzip.compress(b'{"active": true}' + b" " * 50_000_000), "Content-Encoding: gzip"),
     "not found": b"HTTP/1.1 404 Not Found\r\nContent-Length: 16\r\n\r\n" + b'{"active": true}',
     "elsewhere": b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+}
+# Nobody knows whether a program works: this must not put the workspace to sleep.
+NO_ANSWER = {
+    "a server error": b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 17\r\n\r\n" + b'{"active": false}',
+    "too long": ok(b'{"active": true, "x": "' + b"x" * 70_000 + b'"}'),
     "cut off": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
     "interim responses without end": b"HTTP/1.1 100 \r\n\r\n" * 50_000,
     "a head without end": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 500_000,
@@ -145,11 +150,18 @@ async def test_anything_else_is_no_activity_and_no_error(what: str) -> None:
     assert await reported_activity(NO_ACTIVITY[what]) is None
 
 
+@pytest.mark.parametrize("what", NO_ANSWER)
+async def test_what_does_not_answer_is_not_taken_for_idle(what: str) -> None:
+    with pytest.raises(UpstreamUnavailable):
+        await reported_activity(NO_ANSWER[what])
+
+
 async def test_an_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes in time; all of them never do."""
     monkeypatch.setattr(upstream_activity, "_TIMEOUT_S", 0.3)
     async with asyncio.timeout(60):
-        assert await reported_activity(b"HTTP/1.1 200 OK\r\n\r\n", drip=True) is None
+        with pytest.raises(UpstreamUnavailable):
+            await reported_activity(b"HTTP/1.1 200 OK\r\n\r\n", drip=True)
 
 
 async def test_an_answer_in_chunks_of_a_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,16 +169,15 @@ async def test_an_answer_in_chunks_of_a_byte_is_given_up(monkeypatch: pytest.Mon
     monkeypatch.setattr(workspaced_client, "_SMALL_PARTS_PER_S", 10)
     monkeypatch.setattr(upstream_activity, "_TIMEOUT_S", 1.0)
     body = b"".join(b"1\r\n%c\r\n" % byte for byte in b'{"active": true}' + b" " * 1000)
-    assert (
+    with pytest.raises(UpstreamUnavailable):
         await reported_activity(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + body + b"0\r\n\r\n")
-        is None
-    )
 
 
-async def test_nobody_there_is_no_activity() -> None:
+async def test_nobody_there_is_not_taken_for_idle() -> None:
     async with listening(Ide(b"")) as upstream:
         pass
-    assert await UpstreamActivity().work(upstream, "/activity", NOW) is None
+    with pytest.raises(UpstreamUnavailable):
+        await UpstreamActivity().work(upstream, "/activity", NOW)
 
 
 async def test_a_socket_is_asked_with_its_secret(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ async def test_a_missing_verb_or_storage_class_is_reported_at_start_too(
             homes = pvc_world(one, store).homes
             backends = KubernetesBackends(one, KubernetesInstances(one), homes, claims)
             with structlog.testing.capture_logs() as logged:
-                await backends.report_unusable(thoroughly=True)
+                await backends.report_unusable("coordinator")
             assert [entry["error"].startswith(said) and bool(entry["fix"]) for entry in logged] == [True] * bool(said)
     finally:
         await lacking.close()

@@ -11,19 +11,23 @@ from typing import Any, cast
 import pytest
 
 from codehub.control.deps import TtlSettings
+from codehub.control.ttl_runner import TtlRunner
 from codehub.domain.applied_template import AppliedTemplate
-from codehub.domain.errors import BackendDown
+from codehub.domain.busy import Work
+from codehub.domain.errors import BackendDown, NotFound, Transient, UpstreamUnavailable
 from codehub.domain.model import (
     DesiredState,
     Phase,
+    Workspace,
 )
+from codehub.domain.profiles import AppProfile
 from codehub.domain.ttl import ActivityCoverage, Span
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeKey
-from codehub.ports.instances import InstanceSpec, InstanceStatus
+from codehub.ports.instances import InstanceSpec, InstanceStatus, Upstream
 from testing.codehub.control_world import CTX, PROFILE, World, run
 from testing.codehub.memory.database import MemoryDatabase
-from testing.codehub.memory.world import Volume
+from testing.codehub.memory.world import MemoryInstances, Volume
 from testing.codehub.simulation.loop import VirtualClock
 from testing.codehub.workspaces import workspace
 
@@ -130,43 +134,153 @@ def test_the_ide_is_asked_before_its_workspace_is_put_to_sleep() -> None:
     world = World()
 
     async def main() -> None:
-        row = world.put(phase=Phase.RUNNING, home_ctx=CTX)
-        world.homes.volumes[row.id] = Volume(CTX, {})
-        spec = InstanceSpec(row.id, row.image_ref, PROFILE, world.homes.mount(HomeKey(row.id, row.home_store_key)))
-        await world.instances.start(spec, ignore_progress, no_fence)
+        row = await _started(world)
         runner = world.runner()
         await world.activity.unbroken()
         await runner.tick()
-        for _ in range(30):
-            await asyncio.sleep(60)
-            await runner.tick()
+        await _ticks(world, runner)
         assert world.probed
         assert world.database.rows[row.id].desired_state is DesiredState.RUNNING
 
     run(world, main)
 
 
-@pytest.mark.parametrize("trouble", ["down", "node lost"])
+async def _started(world: World) -> Workspace:
+    """Return a workspace that runs, and whose IDE can be asked."""
+    row = world.put(phase=Phase.RUNNING, home_ctx=CTX)
+    world.homes.volumes[row.id] = Volume(CTX, {})
+    spec = InstanceSpec(row.id, row.image_ref, PROFILE, world.homes.mount(HomeKey(row.id, row.home_store_key)))
+    await world.instances.start(spec, ignore_progress, no_fence)
+    return row
+
+
+async def _ticks(world: World, runner: TtlRunner, minutes: int = 30) -> None:
+    for _ in range(minutes):
+        await asyncio.sleep(60)
+        await runner.tick()
+
+
+class _Engine(MemoryInstances):
+    """Answers, but not what is asked."""
+
+    error: Exception | None = None
+
+    async def status(self, workspace_id: str) -> InstanceStatus:
+        if self.error is not None:
+            raise self.error
+        return await super().status(workspace_id)
+
+
+@pytest.mark.parametrize("trouble", ["down", "node lost", "the engine answers 500", "the engine answers nonsense"])
 def test_a_workspace_that_cannot_be_asked_is_not_put_to_sleep(trouble: str) -> None:
     """Its engine or its node does not answer: a program may be working in it."""
-    world = World()
+    engine = _Engine()
+    world = World(instances=engine)
 
     async def main() -> None:
         row = world.put(phase=Phase.RUNNING, home_ctx=CTX)
         runner = world.runner()
         await world.activity.unbroken()
         await runner.tick()
-        if trouble == "down":
-            world.instances.away = True
-        else:
-            world.instances.there[row.id] = InstanceStatus(exists=True, unknown="its node does not answer")
-        for _ in range(30):
-            await asyncio.sleep(60)
-            await runner.tick()
+        match trouble:
+            case "down":
+                engine.away = True
+            case "node lost":
+                engine.there[row.id] = InstanceStatus(exists=True, unknown="its node does not answer")
+            case "the engine answers 500":
+                engine.error = Transient("GET containers/x/json: 500 internal error")
+            case _:
+                engine.error = KeyError("State")
+        await _ticks(world, runner)
         assert world.database.rows[row.id].desired_state is DesiredState.RUNNING
-        world.instances.away = False
-        world.instances.there.clear()
+        engine.away, engine.error = False, None
+        engine.there.clear()
         await runner.tick()
+        assert world.database.rows[row.id].desired_state is DesiredState.STANDBY
+
+    run(world, main)
+
+
+@pytest.mark.parametrize("who", ["the IDE", "workspaced"])
+@pytest.mark.parametrize("how", [UpstreamUnavailable("no answer"), RuntimeError("a bug")], ids=["silence", "a bug"])
+def test_a_workspace_that_does_not_answer_stays_awake_for_the_longest_time_of_work(who: str, how: Exception) -> None:
+    world = World()
+    if who == "workspaced":
+        world.profile_of = lambda row: (row.image_ref, replace(PROFILE, activity_path=None))
+
+    async def main() -> None:
+        row = await _started(world)
+        if who == "workspaced":
+            there = world.instances.there[row.id]
+            world.instances.there[row.id] = replace(there, workspaced=there.upstream)
+        runner = world.runner(TtlSettings(60, 600, 1e9, 30, busy_max_s=7_200))
+        await world.activity.unbroken()
+        await runner.tick()
+        world.working = how
+        await _ticks(world, runner, 90)
+        awake = world.database.rows[row.id]
+        assert awake.desired_state is DesiredState.RUNNING
+        assert awake.busy is not None
+        assert awake.busy.reason == f"{who}, which does not answer"
+        await _ticks(world, runner, 60)
+        assert world.database.rows[row.id].desired_state is DesiredState.STANDBY, "a hung one is put to sleep too"
+
+    run(world, main)
+
+
+def test_a_helper_that_does_not_answer_hides_no_work_of_the_ide() -> None:
+    world = World()
+
+    async def main() -> None:
+        row = await _started(world)
+        there = world.instances.there[row.id]
+        world.instances.there[row.id] = replace(there, workspaced=Upstream("w-1", socket_path="/run/w.sock"))
+        ask = world.work
+
+        async def work(upstream: Upstream, path: str, now: datetime) -> Work | None:
+            if upstream.identity == "w-1":
+                raise UpstreamUnavailable("no answer")
+            return await ask(upstream, path, now)
+
+        cast(Any, world).work = work
+        runner = world.runner()
+        await world.activity.unbroken()
+        await runner.tick()
+        await _ticks(world, runner)
+        busy = world.database.rows[row.id].busy
+        assert busy is not None
+        assert busy.reason == "a test"
+
+    run(world, main)
+
+
+def test_work_is_seen_after_the_profile_of_its_workspace_was_removed() -> None:
+    world = World()
+
+    async def main() -> None:
+        row = await _started(world)
+        there = world.instances.there[row.id]
+        world.instances.there[row.id] = replace(there, workspaced=there.upstream)
+        runner = world.runner(TtlSettings(60, 600, 1e9, 30, busy_max_s=7_200))
+        await world.activity.unbroken()
+        await runner.tick()
+
+        def removed(_: Workspace) -> tuple[str, AppProfile]:
+            raise NotFound("there is no profile code-server")
+
+        world.profile_of = removed
+        await _ticks(world, runner)
+        busy = world.database.rows[row.id].busy
+        assert busy is not None
+        assert busy.reason == "a test", "workspaced needs no profile"
+
+        world.working = None
+        await _ticks(world, runner)
+        awake = world.database.rows[row.id]
+        assert awake.desired_state is DesiredState.RUNNING, "its IDE may be working"
+        assert awake.busy is not None
+        assert awake.busy.reason == "the IDE, whose profile was removed"
+        await _ticks(world, runner, 120)
         assert world.database.rows[row.id].desired_state is DesiredState.STANDBY
 
     run(world, main)

@@ -122,10 +122,12 @@ async def open_backends(
     catalog: Catalog,
     several_users: Callable[[], Awaitable[bool]] = _one_user,
     owner_name: Callable[[str], Awaitable[str]] | None = None,
+    part: str = "",
 ) -> BackendSet:
     """Open all backends and choose one for new workspaces.
 
-    Processes are always available; an engine may become available later.
+    Processes are always available; an engine may become available later. `part` is the process of CodeHub whose rights in a
+    cluster are checked.
     """
     if options.runtime == "kubernetes" and options.kubernetes is None:
         raise Invalid("CODEHUB_RUNTIME=kubernetes needs a cluster: set KUBECONFIG, or run CodeHub in one")
@@ -166,7 +168,7 @@ async def open_backends(
         kubernetes = open_kubernetes(options.kubernetes, options.installation_id, store, workers, owner_name)
         instances[kubernetes.instances.name] = kubernetes.instances
         homes[kubernetes.homes.name] = kubernetes.homes
-        await kubernetes.report_unusable(thoroughly=options.runtime == "kubernetes")
+        await kubernetes.report_unusable(part)
     return BackendSet(
         instances=instances,
         homes=homes,

@@ -1,8 +1,8 @@
 """Queries a workspace's last activity over HTTP: from its IDE (a profile's `activity_path`) or from its `workspaced`.
 
 The answer is 200 with JSON: `{"active": true}` for right now, optionally with a `reason`, or
-`{"last_active_at": "2026-11-16T01:02:03Z"}` (an ISO time or Unix seconds), or Jupyter's list of kernels. Any other answer,
-or none within a few seconds, carries no information.
+`{"last_active_at": "2026-11-16T01:02:03Z"}` (an ISO time or Unix seconds), or Jupyter's list of kernels. Any other answer
+reports no work. No answer within a few seconds, a broken one or a server error (5xx) is not an answer: nobody knows.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _SOMEBODY = "the IDE"  # reported as active without a reason
 
 
 class UpstreamActivity:
-    """Implements ports.liveness.AsksActivity. Anything in a workspace may answer here, so no answer is ever an error."""
+    """Implements ports.liveness.AsksActivity. Anything in a workspace may answer here."""
 
     async def work(self, upstream: Upstream, path: str, now: datetime) -> Work | None:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 body = await _get(upstream, path)
-        except (TimeoutError, UpstreamUnavailable):
-            return None
+        except TimeoutError as error:
+            raise UpstreamUnavailable(f"no answer to {path} within {_TIMEOUT_S:g} s") from error
         return None if body is None else _said(body, now)
 
 
@@ -54,6 +54,8 @@ def _is_busy(kernel: object) -> bool:
 async def _get(upstream: Upstream, path: str) -> bytes | None:
     # Not compressed: a few bytes on the wire must not expand to many here.
     async with _CLIENT.request(upstream, "GET", path, {"Host": "localhost", "Accept-Encoding": "identity"}) as answer:
+        if answer.status >= 500:
+            raise UpstreamUnavailable(f"{path} is answered with status {answer.status}")
         return await answer.read(_LONGEST_BYTES) if answer.status == 200 else None
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from codehub.data_dir import may_be_held
-from codehub.domain.errors import Invalid
+from codehub.domain.errors import Invalid, Unavailable
 
 DEFAULT_SERVER = "http://127.0.0.1:8000"
 
@@ -26,6 +26,8 @@ class Kept:
     username: str
     token: str
     token_id: str = ""
+    # The data directory of the CodeHub on this machine that it was created with. It is sent to no other.
+    data_dir: str = ""
 
 
 def normal_server(address: str) -> str:
@@ -38,6 +40,18 @@ def normal_server(address: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query:
         raise Invalid(f"{address!r} is not a server URL; expected https://codehub.example.org")
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def check_reached(server: str, kept: Kept) -> None:
+    """Refuse to send a token of the CodeHub on this machine to somebody else who listens at its address."""
+    if kept.data_dir:
+        from codehub.cli.local_installation import serves
+
+        if not serves(Path(kept.data_dir), server):
+            raise Unavailable(
+                f"the CodeHub of {kept.data_dir} does not listen at {server}, so nothing is sent there.\n"
+                "`codehub up` starts it; if it uses another port now, sign in with `codehub login URL`."
+            )
 
 
 class Credentials:
@@ -66,20 +80,28 @@ class Credentials:
         if given := self._environment.get("CODEHUB_TOKEN"):
             return given
         kept = self.kept(server)
-        return kept.token if kept else None
+        if kept is None:
+            return None
+        check_reached(server, kept)
+        return kept.token
 
     def kept(self, server: str) -> Kept | None:
         servers = self._read().get("servers")
         entry = servers.get(server) if isinstance(servers, dict) else None
         if not isinstance(entry, dict):
             return None
-        return Kept(str(entry.get("username", "")), str(entry.get("token", "")), str(entry.get("token_id", "")))
+        return Kept(
+            str(entry.get("username", "")),
+            str(entry.get("token", "")),
+            str(entry.get("token_id", "")),
+            str(entry.get("data_dir", "")),
+        )
 
     def keep(self, server: str, kept: Kept) -> None:
         content = self._read()
         servers = content.setdefault("servers", {})
         assert isinstance(servers, dict)
-        servers[server] = {"username": kept.username, "token": kept.token, "token_id": kept.token_id}
+        servers[server] = asdict(kept)
         content["default"] = server
         self._write(content)
 

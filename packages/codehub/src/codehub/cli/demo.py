@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import click
@@ -17,6 +17,7 @@ from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials
 from codehub.cli.effective_settings import effective_settings
 from codehub.cli.follow import follow
+from codehub.cli.local_installation import serves
 from codehub.cli.login import sign_in
 from codehub.cli.options import json_option, server_option
 from codehub.cli.output import console, doing, print_json, print_table, status_text
@@ -73,14 +74,18 @@ def demo(remove: bool, wait: bool, server: str | None, as_json: bool) -> None:
 
 
 def _connected(server: str | None) -> Client:
-    """Connect with the stored token or, on the machine that runs `codehub up`, with the admin's password file."""
+    """Connect with the stored token or, on the machine that runs `codehub up`, with the admin's password file.
+
+    The password goes only to the CodeHub that it belongs to: another user may listen at its address while it is stopped.
+    """
     credentials = Credentials(os.environ)
     address = credentials.server(server)
     if credentials.token(address) is None:
         here = effective_settings(os.environ).settings
         kept = here.data_dir / "admin-password"
-        if address == here.public_url and os.access(kept, os.R_OK):
+        if address == here.public_url and os.access(kept, os.R_OK) and serves(here.data_dir, address):
             made = sign_in(address, here.admin_username, kept.read_text(encoding="utf-8").strip())
+            made = replace(made, data_dir=str(here.data_dir))
             credentials.keep(address, made)
             console(err=True).print(f"Signed in to {address} as {made.username}.")
     return Client(address, credentials.token(address))

@@ -9,7 +9,7 @@ import sys
 import click
 
 from codehub.cli.client import Client
-from codehub.cli.credentials import Credentials, Kept, normal_server
+from codehub.cli.credentials import Credentials, Kept, check_reached, normal_server
 from codehub.cli.options import connect, json_option, server_option
 from codehub.cli.output import console, print_json
 from codehub.domain.errors import CodeHubError, Invalid, Unauthorized
@@ -131,6 +131,7 @@ def _revoke(address: str, kept: Kept) -> bool:
     if not kept.token_id:
         return False
     try:
+        check_reached(address, kept)
         with Client(address, kept.token) as client:
             client.delete(f"tokens/{kept.token_id}")
     except Unauthorized:

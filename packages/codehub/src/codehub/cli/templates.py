@@ -12,7 +12,7 @@ import click
 
 from codehub.cli.client import Json
 from codehub.cli.options import connect, json_option, server_option
-from codehub.cli.output import console, print_json, print_table, when
+from codehub.cli.output import console, print_json, print_table, program_output, when
 from codehub.cli.parameters import given_parameters, parameter_option
 from codehub.domain.errors import Conflict, Invalid
 from codehub.domain.units import shown_bytes, shown_duration
@@ -143,7 +143,7 @@ def show(name: str, version: int | None, diff: bool, source: bool, server: str |
             if as_json:
                 print_json(text)
             else:
-                sys.stdout.write(str(text["diff"] if diff else text["source"]))
+                sys.stdout.write(program_output(str(text["diff"] if diff else text["source"])))
             return
         is_admin = found["source"] is not None
         versions = client.get(_path(name, "/versions"))["items"] if is_admin else []
@@ -152,7 +152,7 @@ def show(name: str, version: int | None, diff: bool, source: bool, server: str |
     elif source:
         if not is_admin:
             raise Invalid(f"{name} has no text that you may read")
-        sys.stdout.write(str(found["source"]))
+        sys.stdout.write(program_output(str(found["source"])))
     else:
         _show(found, versions)
 

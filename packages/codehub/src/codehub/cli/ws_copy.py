@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import secrets
@@ -108,8 +109,8 @@ def _packed(source: Path) -> Iterator[bytes]:
         try:
             with os.fdopen(write_fd, "wb") as pipe, tarfile.open(fileobj=pipe, mode="w|") as archive:
                 for entry in sorted(source.iterdir()):
-                    archive.add(entry, entry.name)
-        except OSError as error:
+                    archive.add(entry, entry.name, filter=_not_too_deep)
+        except (OSError, ValueError) as error:
             failed.append(error)
 
     thread = threading.Thread(target=pack, daemon=True)
@@ -120,6 +121,11 @@ def _packed(source: Path) -> Iterator[bytes]:
     thread.join()
     if failed:
         raise Conflict(f"{source} could not be read: {failed[0]}")
+
+
+def _not_too_deep(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    tars.check_depth(member.name)  # the workspace would refuse it, and reading it is recursive
+    return member
 
 
 def _download(client: Client, files: str, path: str, target: Path) -> None:
@@ -150,6 +156,10 @@ def _unpack(pieces: Iterator[bytes], target: Path) -> None:
         tars.unpack(_Reader(pieces), str(target), "r|", outward)
     except (tarfile.TarError, ValueError, EOFError) as error:
         raise Conflict(f"the workspace sent no usable archive, and nothing was written: {error}") from error
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise Conflict("the workspace's folder has paths that are too long here; nothing was written") from error
     if outward:
         some = ", ".join(outward[:3]) + (", …" if len(outward) > 3 else "")
         console(err=True).print(f"{len(outward)} links that lead out of the folder were left out: {some}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 
 import click
 
 from codehub.cli.options import connect, find_workspace, inside, json_option, server_option, workspace_argument
-from codehub.cli.output import console, print_json, print_table, when
+from codehub.cli.output import console, print_json, print_table, program_output, when
 from codehub.cli.ws_copy import quoted
 from codehub.cli.ws_inside import parse_duration
 from codehub.domain.errors import Conflict
@@ -34,9 +35,15 @@ def output(workspace: str, process: str, follow: bool, after: int, stderr: bool,
     with connect(server) as client:
         path = f"workspaces/{find_workspace(client, workspace)['id']}/processes/{quoted(process)}/output?{query}"
         with client.streaming("GET", path) as response:
-            for piece in response.iter_bytes():
-                sys.stdout.buffer.write(piece)
-                sys.stdout.buffer.flush()
+            if sys.stdout.isatty():
+                decoder = codecs.getincrementaldecoder("utf-8")("replace")
+                for piece in response.iter_bytes():
+                    sys.stdout.write(program_output(decoder.decode(piece)))
+                    sys.stdout.flush()
+            else:
+                for piece in response.iter_bytes():
+                    sys.stdout.buffer.write(piece)
+                    sys.stdout.buffer.flush()
 
 
 @click.command()

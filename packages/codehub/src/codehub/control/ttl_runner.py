@@ -19,7 +19,7 @@ from codehub.domain.ttl import ActivityCoverage, extend_coverage, longest_gap
 from codehub.ports.activity import DurableActivity
 from codehub.ports.clock import Clock
 from codehub.ports.control_store import TtlStore
-from codehub.ports.instances import Instances
+from codehub.ports.instances import Instances, InstanceStatus, Upstream
 from codehub.ports.leadership import Lease
 from codehub.ports.liveness import AsksActivity
 
@@ -28,6 +28,10 @@ _log = structlog.get_logger()
 # How many IDEs are asked for their activity at the same time.
 _MAX_CONCURRENT_PROBES = 16
 _HELPER_PATH = "/activity"  # of workspaced
+# What is shown as the reason why a workspace stays awake while nobody knows whether a program works in it.
+_SILENT_HELPER = "workspaced, which does not answer"
+_SILENT_IDE = "the IDE, which does not answer"
+_NO_PROFILE = "the IDE, whose profile was removed"
 
 
 class TtlRunner:
@@ -121,11 +125,12 @@ class TtlRunner:
         async def ask(workspace: Workspace) -> tuple[Workspace, Work | None]:
             async with slots:
                 try:
-                    return workspace, await self._work(workspace, now)
-                except BackendDown as error:
+                    status = await self._status(workspace)
+                except Exception as error:  # noqa: BLE001 - one workspace must not end the term, and unknown is not idle
                     _log.info("stays awake: it cannot be asked", workspace_id=workspace.id, error=str(error))
                     unasked.add(workspace.id)
                     return workspace, None
+                return workspace, await self._work(workspace, status, now)
 
         answers = await asyncio.gather(*(ask(workspace) for workspace in idle))
         # Finished work counts as an access at that time. Running work keeps the workspace awake, and the reason is shown.
@@ -140,32 +145,52 @@ class TtlRunner:
         await self._store.note_busy(self._lease.epoch, found)
         return unasked
 
-    async def _work(self, workspace: Workspace, now: datetime) -> Work | None:
-        """Ask workspaced, else the IDE. One that does not answer counts as idle, so that a hung workspace is put to sleep.
+    async def _status(self, workspace: Workspace) -> InstanceStatus:
+        """Raise if nobody knows what runs: the backend or the node does not answer, or the engine answers with an error."""
+        instances = self._instances.get(workspace.instance_backend)
+        if instances is None:
+            raise BackendDown(f"the instance backend {workspace.instance_backend} is not available here")
+        status = await instances.status(workspace.id)
+        if status.unknown:
+            raise BackendDown(status.unknown)
+        return status
 
-        Raises BackendDown if it cannot be reached, because its backend or its node does not answer.
+    async def _work(self, workspace: Workspace, status: InstanceStatus, now: datetime) -> Work | None:
+        """Ask workspaced, then the IDE.
+
+        What does not answer counts as work: nobody knows whether a program runs. As with any work, BUSY_MAX limits how
+        long it keeps the workspace awake, so that a hung workspace is put to sleep too.
         """
+        if not status.running:
+            return None
+        helper, silent = None, Work(now, _SILENT_HELPER)
+        if status.workspaced is not None:
+            helper = await self._answer(workspace, status.workspaced, _HELPER_PATH, silent)
+            if helper is not None and helper is not silent:
+                return helper
+        ide = await self._work_of_ide(workspace, status.upstream, now)
+        return helper if ide is None or (helper is not None and ide.at < now) else ide
+
+    async def _work_of_ide(self, workspace: Workspace, upstream: Upstream | None, now: datetime) -> Work | None:
         try:
             _, profile = self._profile_of(workspace)
-            instances = self._instances.get(workspace.instance_backend)
-            if instances is None:
-                raise BackendDown(f"the instance backend {workspace.instance_backend} is not available here")
-            status = await instances.status(workspace.id)
-            if status.unknown:
-                raise BackendDown(status.unknown)
-            if status.workspaced is not None:
-                work = await self._asks.work(status.workspaced, _HELPER_PATH, now)
-                if work is not None:
-                    return work
-            if profile.activity_path is None or status.upstream is None:
-                return None
-            prefix = "" if profile.strip_prefix else workspace_path(workspace.id).rstrip("/")
-            return await self._asks.work(status.upstream, prefix + profile.activity_path, now)
-        except BackendDown:
-            raise
+        except CodeHubError as error:
+            _log.info("nobody knows how to ask the IDE", workspace_id=workspace.id, error=str(error))
+            return Work(now, _NO_PROFILE)
+        if profile.activity_path is None:
+            return None
+        silent = Work(now, _SILENT_IDE)
+        if upstream is None:
+            return silent
+        prefix = "" if profile.strip_prefix else workspace_path(workspace.id).rstrip("/")
+        return await self._answer(workspace, upstream, prefix + profile.activity_path, silent)
+
+    async def _answer(self, workspace: Workspace, upstream: Upstream, path: str, silent: Work) -> Work | None:
+        """Return the reported work, and `silent` if there is no answer."""
+        try:
+            return await self._asks.work(upstream, path, silent.at)
         except CodeHubError as error:
             _log.debug("could not get the activity", workspace_id=workspace.id, error=str(error))
-            return None
         except Exception:  # noqa: BLE001 - the workspace chooses the answer, and must not end the term by it
             _log.exception("asking for the activity failed", workspace_id=workspace.id)
-            return None
+        return silent

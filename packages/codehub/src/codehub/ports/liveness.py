@@ -11,5 +11,8 @@ from codehub.ports.instances import Upstream
 
 class AsksActivity(Protocol):
     async def work(self, upstream: Upstream, path: str, now: datetime) -> Work | None:
-        """Return the last reported work, or None if nothing is reported or there is no answer in time."""
+        """Return the last reported work, or None if the answer reports none.
+
+        Raises UpstreamUnavailable if there is no answer in time: nobody knows whether a program works.
+        """
         ...

@@ -48,22 +48,24 @@ def pack(left_out: Callable[[str, bool], bool] = lambda path, is_folder: False) 
 
 def _add(archive: tarfile.TarFile, path: str, packed: Callable[[tarfile.TarInfo], tarfile.TarInfo | None]) -> None:
     """Add a file or a folder with its content. Programs go on meanwhile: what is gone by now is left out."""
-    try:
-        # None if tar has no such kind, as for sockets.
-        found = archive.gettarinfo(path)
-        member = packed(found) if found is not None else None
-        if member is None:
-            return
-        if member.isreg():
-            with open(path, "rb") as file:
-                archive.addfile(member, _Padded(file))
-            return
-        below = sorted(os.listdir(path)) if member.isdir() else []
-    except FileNotFoundError:
-        return
-    archive.addfile(member)
-    for name in below:
-        _add(archive, os.path.join(path, name), packed)
+    waiting = [path]  # not recursive: a path of 4 KiB has more folders than Python has frames
+    while waiting:
+        path = waiting.pop()
+        try:
+            # None if tar has no such kind, as for sockets.
+            found = archive.gettarinfo(path)
+            member = packed(found) if found is not None else None
+            if member is None:
+                continue
+            if member.isreg():
+                with open(path, "rb") as file:
+                    archive.addfile(member, _Padded(file))
+                continue
+            below = sorted(os.listdir(path), reverse=True) if member.isdir() else []
+        except FileNotFoundError:
+            continue
+        archive.addfile(member)
+        waiting += [os.path.join(path, name) for name in below]
 
 
 class _Padded:
@@ -97,6 +99,11 @@ def _packed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 class Source(Protocol):
     def read(self, size: int, /) -> bytes: ...
+
+
+def check_depth(name: str) -> None:
+    if name.count("/") > _DEEPEST:
+        raise ValueError(f"{name[:80]!r}… is more than {_DEEPEST} folders deep")
 
 
 def inside(name: str) -> bool:
@@ -168,8 +175,7 @@ def _extract(source: Source, staging: str, mode: Literal["r|", "r|*"], outward: 
                 raise ValueError(f"more than {_MOST_MEMBERS} entries")
             if not inside(member.name):
                 raise ValueError(f"{member.name!r} leads out of the folder")
-            if member.name.count("/") > _DEEPEST:
-                raise ValueError(f"{member.name[:80]!r}… is more than {_DEEPEST} folders deep")
+            check_depth(member.name)
             if (member.issym() or member.islnk()) and not link_inside(member):
                 if outward is None:
                     raise ValueError(f"the link {member.name!r} leads out of the folder")

@@ -20,11 +20,11 @@ from testing.codehub.laptop import Laptop
 NAMES = [b"line\nfeed", b"latin-\xff", b"q?x", b"h#y", b"p%41", b" lead", b"-dash", b"a:b"]
 
 
-def started(doors: Doors, *words: str) -> subprocess.Popen[bytes]:
+def started(doors: Doors, *words: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         doors.stack.command(*words),
         env={**doors.stack.environment, "CODEHUB_SERVER": doors.stack.url, "CODEHUB_TOKEN": doors.token},
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
     )
 

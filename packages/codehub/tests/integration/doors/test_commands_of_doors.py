@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import subprocess
+from pathlib import Path
 
 import httpx
 
 from testing.codehub.doors import Doors
+from testing.codehub.full_stack import TIMEOUT_S
 from testing.ports import free_port
+
+from .test_commands import started
 
 
 def said(doors: Doors, *words: str) -> str:
@@ -83,3 +91,53 @@ def test_a_port_is_shared_linked_and_taken_back(doors: Doors) -> None:
         ("links", doors.workspace_id, port, "--new", "soon"),
     ):
         assert doors.codehub("ws", *words).returncode == 2
+
+
+def test_output_that_is_shown_on_a_terminal_does_not_control_it(doors: Doors) -> None:
+    script = r"printf '\033]0;owned\007\033]52;c;aGk=\007\033[31mred\033[0m ü\n'"
+    process = said(doors, "exec", "--detach", doors.workspace_id, "--", "sh", "-c", script).strip()
+    raw = "\x1b]0;owned\x07\x1b]52;c;aGk=\x07\x1b[31mred\x1b[0m ü\n"
+    doors.stack.wait(lambda: said(doors, "output", doors.workspace_id, process) == raw)
+    shown = on_terminal(doors, "output", doors.workspace_id, process)
+    assert shown == "\\x1b]0;owned\\x07\\x1b]52;c;aGk=\\x07\x1b[31mred\x1b[0m ü\r\n"
+
+
+def on_terminal(doors: Doors, *words: str) -> str:
+    """Return what a command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    with open(ours, "rb", buffering=0) as terminal:
+        with started(doors, "ws", *words, stdout=theirs) as command:
+            os.close(theirs)
+            shown = b""
+            with contextlib.suppress(OSError):  # as a terminal ends
+                while piece := terminal.read(4096):
+                    shown += piece
+            command.wait(TIMEOUT_S)
+    return shown.decode()
+
+
+def test_a_command_ends_when_the_reader_of_its_output_has_ended(doors: Doors) -> None:
+    """As in `codehub ws output -f … | head`."""
+    script = "while :; do echo more; sleep 0.05; done"
+    process = said(doors, "exec", "--detach", doors.workspace_id, "--", "sh", "-c", script).strip()
+    with started(doors, "ws", "output", doors.workspace_id, process, "--follow") as command:
+        assert command.stdout is not None
+        assert command.stdout.readline() == b"more\n"
+        command.stdout.close()
+        assert command.wait(TIMEOUT_S) == 0
+    said(doors, "signal", doors.workspace_id, process, "sigkill")
+
+
+def test_a_folder_that_is_too_deep_is_refused_in_both_directions(doors: Doors, tmp_path: Path) -> None:
+    deep = "d/" * 1100
+    doors.sh(f"mkdir -p {deep}")
+    subprocess.run(["mkdir", "-p", tmp_path / "up" / deep], check=True)
+    up = doors.codehub("ws", "cp", str(tmp_path / "up"), f"{doors.workspace_id}:deep")
+    down = doors.codehub("ws", "cp", f"{doors.workspace_id}:d", str(tmp_path / "down"))
+    for refused in (up, down):
+        assert (refused.returncode, b"is more than 500 folders deep" in refused.stderr) == (6, True), refused.stderr
+        assert b"Traceback" not in refused.stderr
+    assert list((tmp_path / "down").iterdir()) == []
+    assert doors.sh("test -e deep || echo absent") == "absent\n"
+    doors.sh("rm -rf d")
+    subprocess.run(["rm", "-rf", tmp_path / "up"], check=True)  # pytest removes folders recursively

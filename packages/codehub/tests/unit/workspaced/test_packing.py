@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -41,3 +42,20 @@ def test_a_folder_is_packed_though_files_go_and_shrink_meanwhile(
     assert contents["folder/in"] == b"in"
     assert contents["shrinks"] == b"shrinksshr".ljust(7000, b"\0")
     assert contents["z"] == b"z" * 1000
+
+
+def test_a_folder_that_is_deeper_than_python_recurses_is_packed_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    deep = "/".join("d" * 1500)
+    os.makedirs("b")
+    for name in ("b/2", "b/1", "c", "a"):
+        Path(name).write_text(name)
+    subprocess.run(["mkdir", "-p", deep], check=True)
+    tars.pack()
+    with tarfile.open(fileobj=io.BytesIO(capfdbinary.readouterr().out)) as archive:
+        names = archive.getnames()
+    assert names[:5] == ["a", "b", "b/1", "b/2", "c"]
+    assert names[-1] == deep
+    subprocess.run(["rm", "-rf", "d"], check=True)  # pytest removes folders recursively

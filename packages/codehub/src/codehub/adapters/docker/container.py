@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from codehub.adapters.docker.images import Ide, ImageInfo
+from codehub.adapters.docker.seccomp_profile import seccomp_option
 from codehub.adapters.docker.start_dirs import HOME, IDE_SOCKET, INSIDE
 from codehub.adapters.docker.tools import IDE_PLACE
 from codehub.adapters.health import filled
@@ -91,6 +92,7 @@ class Surroundings:
     mounts: Sequence[dict[str, object]]
     shell: str
     sysctls: Mapping[str, str]
+    machine: str  # as of `uname -m`, or empty if the engine cannot filter system calls
 
 
 def container_config(spec: InstanceSpec, plan: Plan, secret: str, around: Surroundings) -> dict[str, object]:
@@ -119,7 +121,7 @@ def container_config(spec: InstanceSpec, plan: Plan, secret: str, around: Surrou
             "Mounts": [_home(spec), *around.mounts],
             "NetworkMode": around.network,
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges:true"],
+            "SecurityOpt": ["no-new-privileges:true", *seccomp_option(around.machine)],
             "Memory": memory,
             "MemorySwap": memory,
             "NanoCpus": int((spec.size.cpus or limits.cpus) * 1e9),

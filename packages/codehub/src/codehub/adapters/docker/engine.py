@@ -83,6 +83,11 @@ class Engine:
             async with asyncio.timeout(5):
                 await self.docker.version()
 
+    async def filters_calls(self) -> bool:
+        """Return whether the kernel can filter system calls. Without, the engine refuses containers with a filter."""
+        options = (await self.get("info") or {}).get("SecurityOptions") or []
+        return any(str(option).startswith("name=seccomp") for option in options)
+
     def labels(self, workspace_id: str, role: str) -> dict[str, str]:
         return {INSTALLATION: self.installation_id, WORKSPACE: workspace_id, ROLE: role}
 

@@ -105,6 +105,7 @@ class DockerInstances:
         owner = "" if self._owner_name is None else await self._owner_name(spec.workspace_id)
         tools = await self.tools.mounts(report, ide=plan.brings_ide)
         network = await self.network.ensure()
+        machine = os.uname().machine if await self._engine.filters_calls() else ""
         # Directories of earlier starts. Listed before the fence check, so they never include one that a later leader
         # creates.
         before = self._starts.of(spec.workspace_id)
@@ -129,7 +130,7 @@ class DockerInstances:
             labels[_SECRET] = f"{header[0]}: {header[1]}"
         ids = f"{os.geteuid()}:{os.getegid()}" if uid is None else f"{uid}:{uid}"
         around = Surroundings(
-            labels, network, ids, self._options.limits, [*tools, *start.mounts()], image.shell, _sysctls()
+            labels, network, ids, self._options.limits, [*tools, *start.mounts()], image.shell, _sysctls(), machine
         )
         fence()
         try:

@@ -54,15 +54,15 @@ class KubernetesBackends:
     homes: PvcHomes
     claims: ClaimOptions
 
-    async def report_unusable(self, *, thoroughly: bool = False) -> None:
+    async def report_unusable(self, part: str = "") -> None:
         """Log at start why the cluster cannot be used. Everything else works without it.
 
-        `thoroughly` also checks each permission and the storage class: for the part that creates objects.
+        `part` (api, proxy or coordinator) also checks each permission that it needs; the coordinator's storage class too.
         """
         try:
             async with asyncio.timeout(_PROBE_TIMEOUT_S):
                 await self.cluster.ping()
-                for missing in await unmet_needs(self.cluster.client, self.claims) if thoroughly else ():
+                for missing in await unmet_needs(self.cluster.client, self.claims, part) if part else ():
                     _log.error(
                         "the Kubernetes cluster lacks what CodeHub needs", error=missing.message, fix=missing.fix
                     )

@@ -1,6 +1,6 @@
 """The cluster checks of `codehub doctor`: whether everything that CodeHub does in the cluster would work.
 
-The permissions are exactly those of deploy/kubernetes/workspaces/role.yaml. A test keeps the two in sync.
+The permissions of each part are exactly those of deploy/kubernetes/workspaces/role.yaml. A test keeps the two in sync.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,13 +21,21 @@ from codehub.adapters.kubernetes.objects import ROLE_INSTANCE, Pod, decode_meta,
 from codehub.domain.errors import CodeHubError, ImagePullFailed, NotFound
 
 # (API group, resource, subresource, verbs)
-PERMISSIONS: Final = (
+Permissions = tuple[tuple[str, str, str, tuple[str, ...]], ...]
+# The coordinator's.
+PERMISSIONS: Final[Permissions] = (
     ("", "pods", "", ("get", "list", "watch", "create", "delete")),
     ("", "pods", "log", ("get",)),
     ("", "persistentvolumeclaims", "", ("get", "list", "watch", "create", "patch", "delete")),
     ("batch", "jobs", "", ("get", "list", "create", "delete")),
     ("", "events", "", ("list",)),
 )
+_LOOK_UP: Final = ("", "pods", "", ("list", "watch"))
+PERMISSIONS_OF: Final[Mapping[str, Permissions]] = {
+    "coordinator": PERMISSIONS,
+    "api": (_LOOK_UP, ("", "pods", "log", ("get",))),
+    "proxy": (_LOOK_UP,),
+}
 _OLDEST: Final = (1, 20)
 _ONCE_POD, _HAS_ONCE_POD = "ReadWriteOncePod", (1, 29)
 _PROBE_TIMEOUT_S: Final = 120.0
@@ -106,14 +114,16 @@ async def check_cluster(
     return found
 
 
-async def unmet_needs(client: ApiClient, claims: ClaimOptions) -> list[Check]:
-    """Return what is missing of a cluster that answers, as far as this is visible without creating anything."""
-    found = [*await _permissions(client), *await _storage_class(client, claims.storage_class)]
+async def unmet_needs(client: ApiClient, claims: ClaimOptions, part: str = "coordinator") -> list[Check]:
+    """Return what a part lacks in a cluster that answers, as far as this is visible without creating anything."""
+    found = await _permissions(client, PERMISSIONS_OF[part])
+    if part == "coordinator":  # it creates homes
+        found += await _storage_class(client, claims.storage_class)
     return [one for one in found if one.fix]
 
 
-async def _permissions(client: ApiClient) -> list[Check]:
-    wanted = [(*what, verb) for *what, verbs in PERMISSIONS for verb in verbs]
+async def _permissions(client: ApiClient, permissions: Permissions = PERMISSIONS) -> list[Check]:
+    wanted = [(*what, verb) for *what, verbs in permissions for verb in verbs]
     try:
         allowed = await asyncio.gather(*(_is_allowed(client, *one) for one in wanted))
     except CodeHubError as error:

@@ -10,6 +10,22 @@ from psycopg.types.json import Jsonb
 from codehub.adapters.postgres.pool import Transaction
 from codehub.domain.history import Generation, TimelineEntry
 
+# How many entries of a workspace are kept, about: a user who repeats a request must not fill the database.
+KEPT = 1_000
+_TRIM_EVERY = 16
+_INSERT = """
+    INSERT INTO workspace_events (workspace_id, at, kind, message, actor, detail) VALUES (%s, %s, %s, %s, %s, %s)
+    RETURNING id
+"""
+# Removes the oldest entries of a workspace beyond those that are kept, some at a time. Recent restarts are counted.
+_TRIM = """
+    DELETE FROM workspace_events WHERE id IN (
+        SELECT id FROM workspace_events WHERE workspace_id = %(id)s
+            AND id <= (SELECT id FROM workspace_events WHERE workspace_id = %(id)s ORDER BY id DESC OFFSET %(kept)s LIMIT 1)
+            AND NOT (kind = 'restarting' AND at > %(at)s - interval '1 hour')
+        ORDER BY id LIMIT %(kept)s)
+"""
+
 
 async def record(
     tx: Transaction,
@@ -21,11 +37,12 @@ async def record(
     actor: str,
     detail: Mapping[str, object] | None = None,
 ) -> None:
-    """Add a timeline entry in the transaction that makes the change."""
-    await tx.execute(
-        "INSERT INTO workspace_events (workspace_id, at, kind, message, actor, detail) VALUES (%s, %s, %s, %s, %s, %s)",
-        [workspace_id, at, kind, message, actor, Jsonb(dict(detail or {}))],
-    )
+    """Add a timeline entry in the transaction that makes the change. Whatever a user requests comes here."""
+    arguments = [workspace_id, at, kind, message, actor, Jsonb(dict(detail or {}))]
+    row = await (await tx.execute(_INSERT, arguments)).fetchone()
+    assert row is not None
+    if row["id"] % _TRIM_EVERY == 0:
+        await tx.execute(_TRIM, {"id": workspace_id, "kept": KEPT, "at": at})
 
 
 # Lists one page of entries, newest first.
