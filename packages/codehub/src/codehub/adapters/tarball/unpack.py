@@ -246,6 +246,8 @@ def _write(fd: int, data: bytes | memoryview) -> None:
 
 
 def _set_xattr(fd: int, key: str, value: bytes) -> None:
+    if key == "user.":
+        return  # no attribute can have this name: an earlier version archived one whose name began with `=`
     try:
         os.setxattr(fd, key, value)
     except OSError as error:
