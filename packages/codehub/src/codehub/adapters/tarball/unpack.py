@@ -32,7 +32,6 @@ _BAD_ENTRY = {
     errno.EINVAL,
     errno.ENOENT,
     errno.EXDEV,
-    errno.EMLINK,
 }
 
 
