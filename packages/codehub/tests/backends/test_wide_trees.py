@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from codehub.adapters.filesystem import dir_cursor, hard_links, remove
+from codehub.adapters.filesystem import walk as walking
 from codehub.adapters.filesystem.copy import IncompleteCopy, copy_tree
 from codehub.adapters.filesystem.dir_cursor import DirCursor, look_into
 from codehub.adapters.filesystem.ownership import own
@@ -96,8 +98,61 @@ def test_an_archive_with_more_directories_takes_no_more_memory(tmp_path: Path) -
     assert unpack(MANY) < before + MOST_GROWTH
 
 
+@pytest.fixture(params=["names are kept", "too many names to keep", "some names are kept"])
+def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is remembered of directories that are closed while what is below them is walked."""
+    if request.param != "names are kept":
+        monkeypatch.setattr(walking, "_MOST_KEPT", 0 if request.param.startswith("too") else 2_000)
+    return str(request.param)
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system on which a position in a listing counts only for the descriptor that it was read from, as on FUSE."""
+    real = os.lseek
+
+    def lseek(fd: int, position: int, whence: int) -> int:
+        if whence == os.SEEK_SET and position and stat.S_ISDIR(os.fstat(fd).st_mode):
+            return real(fd, 0, whence) if position % 2 else real(fd, 2**63 - 1, whence)
+        return real(fd, position, whence)
+
+    monkeypatch.setattr(os, "lseek", lseek)
+
+
+def test_no_entry_is_skipped_or_repeated_where_positions_in_listings_do_not_last(
+    tmp_path: Path, forgetful: None
+) -> None:
+    count = nested_with_siblings(tmp_path)
+    packed = Packed()
+    for _ in pack_tree(tmp_path, packed):
+        pass
+    assert packed.entries == count
+
+
+@pytest.mark.parametrize("kept", ["too many names to keep"], indirect=True)
+def test_an_archive_in_which_an_entry_may_be_missing_fails(tmp_path: Path, forgetful: None, kept: str) -> None:
+    nested_with_siblings(tmp_path)
+    with pytest.raises(OSError, match="the entries of a directory changed"):
+        _packed(tmp_path)
+    if os.geteuid() != 0:
+        return
+    with pytest.raises(OSError, match="the entries of a directory changed"):
+        own(tmp_path, os.geteuid() + 1)
+
+
+def nested_with_siblings(root: Path) -> int:
+    """Make 100 levels of two directories and two files each. Returns the number of entries, including the root."""
+    for _ in range(100):
+        for name in ("a", "b"):
+            (root / name).mkdir()
+            (root / f"file-{name}").touch()
+        root = root / "a"
+    return 401
+
+
+@pytest.mark.usefixtures("kept")
 def test_every_entry_is_seen_once_at_any_width_and_depth(tmp_path: Path) -> None:
-    """Also in directories whose names are not kept while what is below them is walked."""
+    """Also in directories that are closed while what is below them is walked."""
     expected, here = {"."}, tmp_path
     for level in range(100):
         for number in range(3):
@@ -195,3 +250,16 @@ def test_a_walk_leaves_the_cursor_where_it_was(tmp_path: Path) -> None:
         assert sum(1 for _ in walk(at)) == 3 * 200 + 1
         assert at.depth == 1
         assert os.path.samestat(os.fstat(at.fd), os.stat(tmp_path / "home"))
+
+
+def test_another_directory_in_place_of_a_closed_one_is_noticed(tmp_path: Path) -> None:
+    """Its listing would be continued at the position of the first one."""
+    deep(tmp_path / "home", 80)
+    with DirCursor(tmp_path / "home", open_dir=look_into) as at:
+        at.goto(["d"] * 80)
+        fifth = (tmp_path / "home").joinpath(*["d"] * 5)
+        (fifth / "d").rename(tmp_path / "moved")
+        fifth.rename(tmp_path / "replaced")
+        fifth.mkdir()
+        with pytest.raises(OSError, match="was replaced"):
+            at.ascend(0)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_KEPT_OPEN = 64  # levels; far below the usual limit of 1,024 descriptors
+KEPT_OPEN = 64  # levels; far below the usual limit of 1,024 descriptors
 # Each level takes some memory, and nobody uses that many.
 _MOST_LEVELS = 100_000
 
@@ -85,6 +85,12 @@ class DirCursor:
         assert self._fds[0] is not None
         return self._fds[0]
 
+    @property
+    def next_closed(self) -> int | None:
+        """The descriptor that the next `enter` closes: of the level `KEPT_OPEN` above the new one."""
+        stale = len(self._fds) - KEPT_OPEN
+        return self._fds[stale] if stale > 0 else None
+
     def enter(self, name: str, *, make: bool = False) -> int:
         """Descend. With `make`, create a missing directory that only we can access until its final mode is set."""
         if len(self._names) >= _MOST_LEVELS:
@@ -143,19 +149,20 @@ class DirCursor:
 
         One step: from the root, leaving a very deep tree would take a time that grows with the square of its depth.
         """
-        was = self._closed.pop(len(self._names), None)
+        depth = len(self._names)
         try:
             above = look_into("..", fd)  # changes no mode: it may be another directory by now
         except OSError:
             return None
-        if _identity(above) == was:
+        if _identity(above) == self._closed.get(depth):
+            del self._closed[depth]
             return above
         os.close(above)
         return None
 
     def _close_stale(self, depth: int) -> None:
         """Close the level that is far enough above `depth`, and remember which directory it was."""
-        stale = depth - _KEPT_OPEN
+        stale = depth - KEPT_OPEN
         if stale > 0 and (old := self._fds[stale]) is not None:
             self._closed[stale] = _identity(old)
             os.close(old)
@@ -167,7 +174,11 @@ class DirCursor:
         assert above is not None
         for depth, name in enumerate(self._names, start=1):
             fd = self._open_dir(name, above)
-            self._fds[depth] = fd
+            was, self._fds[depth] = self._fds[depth], fd
+            if was is not None:
+                os.close(was)
+            elif self._closed.pop(depth, None) != _identity(fd):
+                raise OSError(errno.ESTALE, "a directory was replaced", name)
             self._close_stale(depth)
             above = fd
 

@@ -16,7 +16,7 @@ from codehub.adapters.filesystem.walk import Kind, walk
 
 _REMOVE_ATTEMPTS = 200  # 25 ms each: by then, a killed process's children are gone
 # The errors of an entry that appeared or was replaced meanwhile.
-_CHANGED = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY, errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
+_CHANGED = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
 _GONE = frozenset({errno.ENOENT})
 # Levels. Deeper ones are moved, which a full disk or a project quota may refuse; so many names take 15 MB.
 _DEEPEST = 50_000

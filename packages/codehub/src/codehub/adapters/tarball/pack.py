@@ -86,7 +86,7 @@ def pack_tree(
     prefix: list[bytes] = [b"./"]
     with DirCursor(root) as at:
         out.add(_directory(b".", at.fd, packed))
-        for step in walk(at, deepest=MAX_DEPTH, leave_out=leave_out):
+        for step in walk(at, deepest=MAX_DEPTH, leave_out=leave_out, exact=True):
             path = prefix[-1] + os.fsencode(step.name)
             match step.kind:
                 case Kind.FILE if step.regular:
