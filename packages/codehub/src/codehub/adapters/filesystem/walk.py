@@ -151,7 +151,7 @@ class _Reader:
         while listed := _read(at.fd, None, self._buffer):
             total += sum(hash(name) for name, _, _ in listed)
         if total != level.seen:
-            raise OSError(errno.ESTALE, "the entries of a directory changed while they were listed", at.name)
+            raise OSError(errno.ESTALE, "the entries of a directory changed while they were listed")
 
 
 def _packed(listed: list[tuple[str, int, int]]) -> bytes:

@@ -83,7 +83,7 @@ class _Unpacker:
         self._stream = stream
         self._root_is_ours = root_is_ours
         self._at = DirCursor(root)
-        self._sources = DirCursor(root)
+        self._sources = DirCursor(root, holds=True)
         self._root = os.geteuid() == 0
         self._ids = (os.geteuid(), os.getegid())
         self._umask = _umask()
@@ -122,6 +122,8 @@ class _Unpacker:
                 raise ArchiveCorrupted("the archive holds a hard link to its root")
             source_fd = self._sources.goto(source[:-1])
             os.link(source[-1], name, src_dir_fd=source_fd, dst_dir_fd=fd, follow_symlinks=False)
+            if not self._root:
+                self._sources.ascend(0)  # the modes on the way may change, so that it cannot go back later
         elif entry.kind == tar.FIFO:
             os.mkfifo(name, 0o600, dir_fd=fd)
             self._own(name, fd, entry)
