@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import subprocess
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -188,6 +190,41 @@ def test_a_tree_of_any_depth_is_removed_with_few_levels_in_memory(
     monkeypatch.setattr(dir_cursor, "_MOST_LEVELS", 510)
     remove_tree(root)
     assert not root.exists()
+
+
+@pytest.fixture(params=["moving is refused", "lower layer of an overlay"])
+def unmovable(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A deep tree whose directories cannot be moved to its top, as with another project of a quota or on a full disk."""
+    lower, mounted = tmp_path / "lower", tmp_path / "mounted"
+    for place in (lower / "home", lower / "home/d/d/e", lower / "home/f"):
+        deep(place, 150)
+        (place / "file").touch()
+    if request.param == "moving is refused":
+
+        def refused(*names: object, **directories: object) -> None:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+        monkeypatch.setattr(os, "rename", refused)
+        yield lower / "home"
+        return
+    for place in (mounted, tmp_path / "upper", tmp_path / "work"):
+        place.mkdir()
+    options = f"lowerdir={lower},upperdir={tmp_path}/upper,workdir={tmp_path}/work,redirect_dir=off"
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, mounted], check=True)
+    try:
+        yield mounted / "home"
+    finally:
+        subprocess.run(["umount", "-l", mounted], check=True)
+
+
+@pytest.mark.needs("root")
+def test_a_deep_tree_is_removed_where_its_directories_cannot_be_moved(
+    unmovable: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remove, "_DEEPEST", 40)
+    monkeypatch.setattr(dir_cursor, "_MOST_LEVELS", 50)
+    remove_tree(unmovable)
+    assert not unmovable.exists()
 
 
 def test_a_tree_that_is_too_deep_is_unknown_or_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

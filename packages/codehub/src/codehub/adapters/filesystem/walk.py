@@ -49,7 +49,7 @@ class _Level:
     position: int = 0
     by_position: bool = False  # it was closed before all its names were read
     # Names that were read before it was closed, in pieces, last one first: each as its type, the name and a zero byte.
-    kept: list[bytes] = field(default_factory=list)
+    kept: list[bytes] | None = None
     is_kept: bool = False  # what is not in `kept` was listed already
     seen: int = 0  # a sum that shows an entry that was skipped or repeated
 
@@ -139,7 +139,7 @@ class _Reader:
                 level.is_kept = True
         level.listed = []
         if level.is_kept:
-            level.kept += reversed(added)
+            level.kept = [*(level.kept or ()), *reversed(added)]
             self._left -= size
         else:
             level.by_position = True
