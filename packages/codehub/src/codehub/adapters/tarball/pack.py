@@ -206,7 +206,9 @@ def _regular(dir_fd: int, name: str, path: bytes, links: FirstNames, out: _Out) 
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise Transient(f"{name!r} changed while it was archived; is something still writing to the home?")
+            raise Transient(
+                f"{_shown(path)!r} changed while it was archived; is something still writing to the home?"
+            )
         out.packed.entries += 1
         if found.st_nlink > 1:
             try:
@@ -230,18 +232,18 @@ def _regular(dir_fd: int, name: str, path: bytes, links: FirstNames, out: _Out) 
         out.add(encode(entry))
         if not size:
             return
-        yield from _content(fd, size, name, out)
+        yield from _content(fd, size, path, out)
         out.add(bytes(padding(size)))
     finally:
         os.close(fd)
 
 
-def _content(fd: int, size: int, name: str, out: _Out) -> Iterator[bytes]:
+def _content(fd: int, size: int, path: bytes, out: _Out) -> Iterator[bytes]:
     left = size
     while left:
         piece = os.read(fd, min(left, CHUNK))
         if not piece:
-            raise Transient(f"{name!r} shrank while it was archived; is something still writing to the home?")
+            raise Transient(f"{_shown(path)!r} shrank while it was archived; is something still writing to the home?")
         out.add(piece)
         left -= len(piece)
         if out.held >= CHUNK:
@@ -278,5 +280,5 @@ def _sparse(fd: int, entry: Entry, size: int, segments: array[int], out: _Out) -
     for offset, length in zip(segments[::2], segments[1::2], strict=True):
         if length:
             os.lseek(fd, offset, os.SEEK_SET)
-            yield from _content(fd, length, os.fsdecode(entry.name), out)
+            yield from _content(fd, length, entry.name, out)
     out.add(bytes(padding(stored)))

@@ -71,7 +71,11 @@ def _translate(error: OSError | OverflowError, entry: Entry) -> Exception:
     name = entry.name[:200]
     if isinstance(error, OverflowError):
         return ArchiveCorrupted(f"the archive holds {name!r} with an owner, a time or a size that no file can have")
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if error.errno == errno.EFBIG:  # freeing space does not help
+        return Transient(
+            f"{name!r} is larger than a file may be on the homes' file system: restore it to another one"
+        )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return OutOfSpace(f"no space left while unpacking {name!r}: free some space on the homes' disk")
     if error.errno in _BAD_ENTRY:
         return ArchiveCorrupted(f"the archive holds {name!r}, which cannot be unpacked: {error.strerror}")
