@@ -78,6 +78,16 @@ def test_uploads_that_somebody_left_half_done_are_seen_and_ended(store: Store) -
     assert list(store.paths()) == []
 
 
+def test_removing_an_archive_ends_no_upload_of_another(store: Store) -> None:
+    """Its place is the beginning of another's."""
+    other = place(1, "op-10").archive_key
+    writer = obstore.open_writer(store._store, other, buffer_size=5 << 20)
+    writer.write(os.urandom(6 << 20))
+    writer.flush()
+    asyncio.run(ObjectArchives(store).remove(place(1, "op-1"), no_fence))
+    assert list(store.paths()) == [other]
+
+
 @pytest.fixture
 async def faulty(s3_server: S3Server) -> AsyncIterator[FaultyS3]:
     async with faulty_proxy(s3_server) as proxy:

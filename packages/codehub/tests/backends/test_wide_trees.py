@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+import subprocess
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -11,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from codehub.adapters.filesystem import dir_cursor, hard_links, remove
+from codehub.adapters.filesystem import walk as walking
 from codehub.adapters.filesystem.copy import IncompleteCopy, copy_tree
 from codehub.adapters.filesystem.dir_cursor import DirCursor, look_into
 from codehub.adapters.filesystem.ownership import own
@@ -96,8 +100,61 @@ def test_an_archive_with_more_directories_takes_no_more_memory(tmp_path: Path) -
     assert unpack(MANY) < before + MOST_GROWTH
 
 
+@pytest.fixture(params=["names are kept", "too many names to keep", "some names are kept"])
+def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is remembered of directories that are closed while what is below them is walked."""
+    if request.param != "names are kept":
+        monkeypatch.setattr(walking, "_MOST_KEPT", 0 if request.param.startswith("too") else 2_000)
+    return str(request.param)
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system on which a position in a listing counts only for the descriptor that it was read from, as on FUSE."""
+    real = os.lseek
+
+    def lseek(fd: int, position: int, whence: int) -> int:
+        if whence == os.SEEK_SET and position and stat.S_ISDIR(os.fstat(fd).st_mode):
+            return real(fd, 0, whence) if position % 2 else real(fd, 2**63 - 1, whence)
+        return real(fd, position, whence)
+
+    monkeypatch.setattr(os, "lseek", lseek)
+
+
+def test_no_entry_is_skipped_or_repeated_where_positions_in_listings_do_not_last(
+    tmp_path: Path, forgetful: None
+) -> None:
+    count = nested_with_siblings(tmp_path)
+    packed = Packed()
+    for _ in pack_tree(tmp_path, packed):
+        pass
+    assert packed.entries == count
+
+
+@pytest.mark.parametrize("kept", ["too many names to keep"], indirect=True)
+def test_an_archive_in_which_an_entry_may_be_missing_fails(tmp_path: Path, forgetful: None, kept: str) -> None:
+    nested_with_siblings(tmp_path)
+    with pytest.raises(OSError, match="the entries of a directory changed"):
+        _packed(tmp_path)
+    if os.geteuid() != 0:
+        return
+    with pytest.raises(OSError, match="the entries of a directory changed"):
+        own(tmp_path, os.geteuid() + 1)
+
+
+def nested_with_siblings(root: Path) -> int:
+    """Make 100 levels of two directories and two files each. Returns the number of entries, including the root."""
+    for _ in range(100):
+        for name in ("a", "b"):
+            (root / name).mkdir()
+            (root / f"file-{name}").touch()
+        root = root / "a"
+    return 401
+
+
+@pytest.mark.usefixtures("kept")
 def test_every_entry_is_seen_once_at_any_width_and_depth(tmp_path: Path) -> None:
-    """Also in directories whose names are not kept while what is below them is walked."""
+    """Also in directories that are closed while what is below them is walked."""
     expected, here = {"."}, tmp_path
     for level in range(100):
         for number in range(3):
@@ -133,6 +190,41 @@ def test_a_tree_of_any_depth_is_removed_with_few_levels_in_memory(
     monkeypatch.setattr(dir_cursor, "_MOST_LEVELS", 510)
     remove_tree(root)
     assert not root.exists()
+
+
+@pytest.fixture(params=["moving is refused", "lower layer of an overlay"])
+def unmovable(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A deep tree whose directories cannot be moved to its top, as with another project of a quota or on a full disk."""
+    lower, mounted = tmp_path / "lower", tmp_path / "mounted"
+    for place in (lower / "home", lower / "home/d/d/e", lower / "home/f"):
+        deep(place, 150)
+        (place / "file").touch()
+    if request.param == "moving is refused":
+
+        def refused(*names: object, **directories: object) -> None:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+        monkeypatch.setattr(os, "rename", refused)
+        yield lower / "home"
+        return
+    for place in (mounted, tmp_path / "upper", tmp_path / "work"):
+        place.mkdir()
+    options = f"lowerdir={lower},upperdir={tmp_path}/upper,workdir={tmp_path}/work,redirect_dir=off"
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, mounted], check=True)
+    try:
+        yield mounted / "home"
+    finally:
+        subprocess.run(["umount", "-l", mounted], check=True)
+
+
+@pytest.mark.needs("root")
+def test_a_deep_tree_is_removed_where_its_directories_cannot_be_moved(
+    unmovable: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remove, "_DEEPEST", 40)
+    monkeypatch.setattr(dir_cursor, "_MOST_LEVELS", 50)
+    remove_tree(unmovable)
+    assert not unmovable.exists()
 
 
 def test_a_tree_that_is_too_deep_is_unknown_or_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,3 +287,16 @@ def test_a_walk_leaves_the_cursor_where_it_was(tmp_path: Path) -> None:
         assert sum(1 for _ in walk(at)) == 3 * 200 + 1
         assert at.depth == 1
         assert os.path.samestat(os.fstat(at.fd), os.stat(tmp_path / "home"))
+
+
+def test_another_directory_in_place_of_a_closed_one_is_noticed(tmp_path: Path) -> None:
+    """Its listing would be continued at the position of the first one."""
+    deep(tmp_path / "home", 80)
+    with DirCursor(tmp_path / "home", open_dir=look_into) as at:
+        at.goto(["d"] * 80)
+        fifth = (tmp_path / "home").joinpath(*["d"] * 5)
+        (fifth / "d").rename(tmp_path / "moved")
+        fifth.rename(tmp_path / "replaced")
+        fifth.mkdir()
+        with pytest.raises(OSError, match="was replaced"):
+            at.ascend(0)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import hashlib
+import http.client
 import json
 import signal
 import socket
@@ -15,14 +19,26 @@ from pathlib import Path
 
 import pytest
 
+from codehub.adapters.objectstore.compression import compressed
+from codehub.adapters.objectstore.layout import Meta
+from codehub.adapters.tarball.format import END
 from testing.ports import free_port
 
 _REQUEST = b"POST /finish HTTP/1.1\r\nhost: pod\r\nauthorization: Bearer secret\r\ncontent-length: 0\r\n\r\n"
 # Finalizing the interpreter is fatal here, as it is for a thread that ends during it in an image without libgcc_s.
 _PROGRAM = """
-import atexit, os, sys
+import atexit, ctypes, os, sys
 from pathlib import Path
 from codehub.adapters.kubernetes import transfer_server
+
+
+class FailingDisk:
+    def syncfs(self, fd):
+        ctypes.set_errno(int(sys.argv[4]))
+        return -1
+
+if len(sys.argv) > 4:
+    transfer_server._LIBC = FailingDisk()
 
 atexit.register(os.abort)
 transfer_server._TERMINATION_LOG = Path(sys.argv[2])
@@ -52,10 +68,13 @@ class Pod:
 
 
 @pytest.fixture
-def pod(tmp_path: Path) -> Iterator[Pod]:
+def pod(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pod]:
+    """A pod that restores. Its parameter, if any, is the error of its disk."""
     (tmp_path / "home").mkdir()
     port, log = free_port(), tmp_path / "log"
     command = [sys.executable, "-c", _PROGRAM, str(tmp_path / "home"), str(log), str(port)]
+    if hasattr(request, "param"):
+        command.append(str(request.param))
     with (tmp_path / "stderr").open("wb") as stderr, subprocess.Popen(command, stderr=stderr) as process:
         yield Pod(process, port, log, tmp_path / "stderr")
         process.kill()
@@ -85,3 +104,21 @@ def test_a_message_that_cannot_be_written_is_a_failure_with_a_reason(pod: Pod) -
         caller.sendall(_REQUEST)
         assert pod.exit_code() == 1
     assert "the termination message cannot be written" in pod.stderr.read_text()
+
+
+@pytest.mark.parametrize(("pod", "error"), [(errno.EIO, "Transient"), (errno.ENOSPC, "OutOfSpace")], indirect=["pod"])
+def test_a_home_that_could_not_be_written_to_its_disk_is_not_restored(pod: Pod, error: str) -> None:
+    """A failed flush is reported once. Flushing again would succeed, and the archive might be removed later."""
+    pod.connect().close()
+    content = b"".join(compressed([END]))
+    meta = Meta(hashlib.sha256(content).hexdigest(), len(content), len(END), 0)
+    headers = {
+        "authorization": "Bearer secret",
+        "transfer-encoding": "chunked",
+        "x-codehub-meta": meta.render().decode().strip().replace("\n", " "),
+    }
+    caller = http.client.HTTPConnection("127.0.0.1", pod.port, timeout=60)
+    with contextlib.closing(caller):
+        caller.request("PUT", "/restore", iter([content]), headers, encode_chunked=True)
+        answer = caller.getresponse()
+        assert (answer.status, json.loads(answer.read())["error"]) == (500, error)

@@ -6,6 +6,7 @@ from the level below if that still leads to the same directory, else from the ro
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_KEPT_OPEN = 64  # levels; far below the usual limit of 1,024 descriptors
+KEPT_OPEN = 64  # levels; far below the usual limit of 1,024 descriptors
 # Each level takes some memory, and nobody uses that many.
 _MOST_LEVELS = 100_000
 
@@ -43,6 +44,9 @@ def open_unreadable(name: str | Path, flags: int, needed: int, dir_fd: int | Non
             return os.open(same, flags & ~os.O_NOFOLLOW)
         finally:
             os.chmod(same, stat.S_IMODE(mode))
+    except OSError as error:
+        error.filename = str(name)  # not the descriptor's
+        raise
     finally:
         os.close(found)
 
@@ -53,19 +57,32 @@ def look_into(name: str | Path, dir_fd: int | None = None) -> int:
 
 
 class DirCursor:
-    """The current position below `root`. `fd` is the open directory there."""
+    """The current position below `root`. `fd` is the open directory there.
 
-    def __init__(self, root: Path, *, open_dir: Callable[[str | Path, int | None], int] = open_dir) -> None:
+    With `holds`, directories that deny access to us as their owner allow it as long as the cursor is in or below them.
+    Their mode is restored when it leaves.
+    """
+
+    def __init__(
+        self, root: Path, *, open_dir: Callable[[str | Path, int | None], int] = open_dir, holds: bool = False
+    ) -> None:
         self._open_dir = open_dir
+        self._holds = holds and os.geteuid() != 0
+        self._modes: dict[int, int] = {}  # by depth: those that were changed
         self._names: list[str] = []
         self._fds: list[int | None] = [open_dir(root, None)]
         self.fd: int = self._fds[0] if self._fds[0] is not None else -1
         self._closed: dict[int, tuple[int, int]] = {}  # by depth: which directory was open there
+        self._hold(self.fd, 0, str(root))
 
     def __enter__(self) -> DirCursor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        with contextlib.suppress(OSError):  # an ancestor was moved meanwhile
+            while self._names and self._modes:
+                self.leave()
+            self._release(0, self._fds[0])
         for fd in self._fds:
             if fd is not None:
                 os.close(fd)
@@ -76,6 +93,12 @@ class DirCursor:
         return len(self._names)
 
     @property
+    def mode(self) -> int:
+        """The current directory's mode, regardless of what it was changed to."""
+        held = self._modes.get(len(self._names))
+        return stat.S_IMODE(os.fstat(self.fd).st_mode) if held is None else held
+
+    @property
     def name(self) -> str:
         """The name of the current directory in its parent."""
         return self._names[-1]
@@ -84,6 +107,12 @@ class DirCursor:
     def root(self) -> int:
         assert self._fds[0] is not None
         return self._fds[0]
+
+    @property
+    def next_closed(self) -> int | None:
+        """The descriptor that the next `enter` closes: of the level `KEPT_OPEN` above the new one."""
+        stale = len(self._fds) - KEPT_OPEN
+        return self._fds[stale] if stale > 0 else None
 
     def enter(self, name: str, *, make: bool = False) -> int:
         """Descend. With `make`, create a missing directory that only we can access until its final mode is set."""
@@ -96,6 +125,7 @@ class DirCursor:
                 raise
             os.mkdir(name, 0o700, dir_fd=self.fd)
             fd = self._open_dir(name, self.fd)
+        self._hold(fd, len(self._names) + 1, name)
         self._names.append(name)
         self._fds.append(fd)
         self.fd = fd
@@ -109,6 +139,7 @@ class DirCursor:
         if gone is not None:
             if self._fds[-1] is None:
                 self._fds[-1] = self._above(gone)
+            self._release(len(self._names) + 1, gone)
             os.close(gone)
         if self._fds[-1] is None:
             self._walk_again()
@@ -138,24 +169,44 @@ class DirCursor:
             self.leave()
         return self.fd
 
+    def _hold(self, fd: int, depth: int, name: str) -> None:
+        if not self._holds:
+            return
+        try:
+            found = os.fstat(fd)
+            mode = stat.S_IMODE(found.st_mode)
+            if mode & 0o500 != 0o500 and found.st_uid == os.geteuid():
+                os.fchmod(fd, mode | 0o500)
+                self._modes[depth] = mode
+        except OSError as error:
+            os.close(fd)
+            error.filename = name
+            raise
+
+    def _release(self, depth: int, fd: int | None) -> None:
+        mode = self._modes.pop(depth, None)
+        if mode is not None and fd is not None:
+            os.fchmod(fd, mode)
+
     def _above(self, fd: int) -> int | None:
         """Open the parent of a directory that is being left; None if it is not the one from which it was entered.
 
         One step: from the root, leaving a very deep tree would take a time that grows with the square of its depth.
         """
-        was = self._closed.pop(len(self._names), None)
+        depth = len(self._names)
         try:
             above = look_into("..", fd)  # changes no mode: it may be another directory by now
         except OSError:
             return None
-        if _identity(above) == was:
+        if _identity(above) == self._closed.get(depth):
+            del self._closed[depth]
             return above
         os.close(above)
         return None
 
     def _close_stale(self, depth: int) -> None:
         """Close the level that is far enough above `depth`, and remember which directory it was."""
-        stale = depth - _KEPT_OPEN
+        stale = depth - KEPT_OPEN
         if stale > 0 and (old := self._fds[stale]) is not None:
             self._closed[stale] = _identity(old)
             os.close(old)
@@ -167,7 +218,11 @@ class DirCursor:
         assert above is not None
         for depth, name in enumerate(self._names, start=1):
             fd = self._open_dir(name, above)
-            self._fds[depth] = fd
+            was, self._fds[depth] = self._fds[depth], fd
+            if was is not None:
+                os.close(was)
+            elif self._closed.pop(depth, None) != _identity(fd):
+                raise OSError(errno.ESTALE, "a directory was replaced", name)
             self._close_stale(depth)
             above = fd
 

@@ -35,7 +35,7 @@ def own(home: Path, uid: int | None) -> None:
     if uid is None or os.stat(home).st_uid == uid:
         return
     with DirCursor(home) as at:
-        for step in walk(at):
+        for step in walk(at, exact=True):
             if step.kind is Kind.FILE:
                 _own_file(step.name, at.fd, uid)
             elif step.kind is Kind.LEAVING:

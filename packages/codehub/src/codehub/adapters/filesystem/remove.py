@@ -11,15 +11,17 @@ import time
 from pathlib import Path
 from typing import assert_never
 
-from codehub.adapters.filesystem.dir_cursor import DirCursor, open_dir
+from codehub.adapters.filesystem.dir_cursor import DirCursor, look_into, open_dir
 from codehub.adapters.filesystem.walk import Kind, walk
 
 _REMOVE_ATTEMPTS = 200  # 25 ms each: by then, a killed process's children are gone
 # The errors of an entry that appeared or was replaced meanwhile.
-_CHANGED = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY, errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
+_CHANGED = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
 _GONE = frozenset({errno.ENOENT})
-# Levels. Deeper ones are moved, which a full disk or a project quota may refuse; so many names take 15 MB.
+# Levels. Deeper ones are moved; so many names take 15 MB.
 _DEEPEST = 50_000
+# A full disk, another project of a quota, a directory of an overlay's lower layer.
+_REFUSED = (errno.EXDEV, errno.ENOSPC, errno.EDQUOT, errno.EMLINK)
 
 
 def remove_tree(path: Path) -> None:
@@ -49,22 +51,47 @@ def remove_tree(path: Path) -> None:
 
 
 def _remove_once(root: Path) -> None:
-    with DirCursor(root) as at:
-        removal = _Removal(at)
-        removal.remove_below()
-        # What was too deep is here now, and may contain more that is.
-        number = 0
-        while number < removal.moved:
-            with contextlib.suppress(FileNotFoundError):
-                at.enter(removal.name_of(number))
-                removal.remove_below()
-                at.leave()
-                os.rmdir(removal.name_of(number), dir_fd=at.fd)
-            number += 1
+    while (deep := _remove_below(open_dir(root))) is not None:
+        # Then from the top again, so that only one walk takes memory. Slower, but nothing else is left to do.
+        while deep is not None:
+            deep = _remove_below(deep)
+
+
+def _remove_below(root: int) -> int | None:
+    """Remove everything below an open directory, and close it. Returns one whose content has to be removed before."""
+    try:
+        with DirCursor(Path(), open_dir=lambda name, fd: os.dup(root) if fd is None else open_dir(name, fd)) as at:
+            removal = _Removal(at)
+            removal.remove_below()
+            # What was too deep is here now, and may contain more that is.
+            number = 0
+            while number < removal.moved:
+                with contextlib.suppress(FileNotFoundError):
+                    at.enter(removal.name_of(number))
+                    removal.remove_below()
+                    at.leave()
+                    os.rmdir(removal.name_of(number), dir_fd=at.fd)
+                number += 1
+    except _CannotMove as refused:
+        return refused.fd
+    finally:
+        os.close(root)
+    return None
+
+
+class _CannotMove(Exception):
+    """A directory that is too deep cannot be moved. `fd` is its parent's."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__("a directory that is too deep cannot be moved")
+        self.fd = fd
 
 
 class _Removal:
-    """Removes everything below the cursor's directory. Moves what is too deep to the top, so that no depth needs memory."""
+    """Removes everything below the cursor's directory. Moves what is too deep to the top, so that no depth needs memory.
+
+    Raises _CannotMove where that is refused.
+    """
 
     def __init__(self, at: DirCursor) -> None:
         self._at = at
@@ -99,7 +126,12 @@ class _Removal:
             _make_writable(fd)  # its `..` changes
         finally:
             os.close(fd)
-        os.rename(name, self.name_of(self.moved), src_dir_fd=self._at.fd, dst_dir_fd=self._at.root)
+        try:
+            os.rename(name, self.name_of(self.moved), src_dir_fd=self._at.fd, dst_dir_fd=self._at.root)
+        except OSError as error:
+            if error.errno not in _REFUSED:
+                raise
+            raise _CannotMove(look_into(".", self._at.fd)) from error  # with a listing of its own
         self.moved += 1
 
 

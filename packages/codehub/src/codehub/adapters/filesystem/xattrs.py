@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from typing import Final
 
@@ -22,7 +23,20 @@ def kept_xattrs(fd: int) -> Iterator[tuple[str, bytes]]:
     for name in names:
         if name.startswith(_KEPT):
             try:
-                yield name, os.getxattr(fd, name)
+                yield name, _value(fd, name)
             except OSError as error:
                 if error.errno != errno.ENODATA:  # removed meanwhile
                     raise
+
+
+def _value(fd: int, name: str) -> bytes:
+    try:
+        return os.getxattr(fd, name)
+    except PermissionError:
+        # The mode denies reading to us as the owner: unlike content, attributes are not readable by an open descriptor.
+        mode = stat.S_IMODE(os.fstat(fd).st_mode)
+        os.fchmod(fd, mode | 0o400)
+        try:
+            return os.getxattr(fd, name)
+        finally:
+            os.fchmod(fd, mode)

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from codehub.adapters.objectstore.transfer import (
 from codehub.adapters.tarball import format as tar
 from codehub.adapters.tarball.pack import Packed
 from codehub.adapters.tarball.retar import into, out_of, renamed
-from codehub.domain.errors import CodeHubError, Conflict, DataLost, FenceLost, Transient
+from codehub.domain.errors import ArchiveCorrupted, CodeHubError, Conflict, DataLost, FenceLost, Transient
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
@@ -159,7 +159,7 @@ class DockerVolumeHomes(StoredHomes):
 
                 def work(cancelled: threading.Event) -> ArchiveReceipt:
                     packed = Packed()
-                    stream = renamed(from_loop(aiter(chunks), loop), out_of(FOLDER), packed)
+                    stream = _of_engine(renamed(from_loop(aiter(chunks), loop), out_of(FOLDER), packed))
                     return upload(self._store, key, stream, packed, None, Job(report, fence, cancelled, self._at))
 
                 return await self._workers.run(work, Kind.ARCHIVE)
@@ -330,6 +330,14 @@ def _judge(home: Mapping[str, str] | None, marks: Sequence[Mapping[str, str]]) -
 def _uid(home: HomeKey) -> int:
     uid = container_uid_for(home.workspace_id)
     return os.geteuid() if uid is None else uid
+
+
+def _of_engine(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the stream of a volume. If it ends early, the volume is still there: the archive is repeated."""
+    try:
+        yield from chunks
+    except ArchiveCorrupted as error:
+        raise Transient(f"the Docker engine sent something else than a volume's content: {error}") from error
 
 
 def _root_of(home: HomeKey) -> tar.Entry:

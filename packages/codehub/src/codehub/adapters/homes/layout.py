@@ -90,11 +90,10 @@ def stage(root: Path, paths: HomePaths, ctx: HomeCtx) -> Path:
     files = staging / FILES
     files.mkdir(mode=0o700)
     fd = os.open(staging / CTX, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(fd, json.dumps({"incarnation": ctx.incarnation, "restore_marker": ctx.restore_marker}).encode())
+    with open(fd, "w", encoding="utf-8") as file:
+        json.dump({"incarnation": ctx.incarnation, "restore_marker": ctx.restore_marker}, file)
+        file.flush()
         os.fsync(fd)
-    finally:
-        os.close(fd)
     sync_dir(staging)
     return staging
 
@@ -108,6 +107,7 @@ def make_way(root: Path, box: Path) -> None:
         with contextlib.suppress(FileExistsError):
             step.mkdir(mode=PASS_THROUGH)
             step.chmod(PASS_THROUGH)  # regardless of the umask
+            sync_dir(step.parent)  # a home is as durable as the way to it
 
 
 def take_away(paths: HomePaths, incarnation: str) -> bool:

@@ -10,8 +10,11 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
+
+import structlog
 
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.homes.layout import (
@@ -60,6 +63,8 @@ from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
 from codehub.ports.instances import Mount, MountKind
 
 _OBSERVED_AT_ONCE = 4
+T = TypeVar("T")
+_log = structlog.get_logger()
 
 
 class LocalDirHomes(StoredHomes):
@@ -109,17 +114,26 @@ class LocalDirHomes(StoredHomes):
     def _list_all(self) -> dict[str, HomeStatus]:
         found: dict[str, HomeStatus] = {}
         self._must_be_there()
-        for user in listed(self._root / "users"):
-            for box in listed(user / "workspaces"):
-                status = inspect_home(box / "home")
-                if status.state is not HomeState.ABSENT:
-                    found[box.name] = status
+        try:
+            for user in listed(self._root / "users"):
+                for box in listed(user / "workspaces"):
+                    status = _listed_status(box / "home")
+                    if status.state is not HomeState.ABSENT:
+                        found[box.name] = status
+        except OSError as error:
+            raise BackendDown(f"the homes below {self._root} cannot be listed: {error}") from error
+        self._must_be_there()  # the disk may have gone meanwhile, and with it every home that was not seen
         return found
 
     async def status(self, home: HomeKey) -> HomeStatus:
         def work() -> HomeStatus:
             self._must_be_there()
-            return inspect_home(self._paths(home).home)
+            try:
+                status = inspect_home(self._paths(home).home)
+            except OSError as error:
+                raise Transient(f"the home of {home.workspace_id} cannot be read: {error}") from error
+            self._must_be_there()
+            return status
 
         return await self._threads.run(work)
 
@@ -158,7 +172,7 @@ class LocalDirHomes(StoredHomes):
             self._swap(paths, ctx, fence, "provision")
             return ctx
 
-        return await self._workers.run(work)
+        return await self._run(work)
 
     async def archive(self, home: HomeKey, ctx: HomeCtx, op_id: str, report: Report, fence: Fence) -> ArchiveReceipt:
         def work(cancelled: threading.Event) -> ArchiveReceipt:
@@ -167,18 +181,18 @@ class LocalDirHomes(StoredHomes):
                 return receipt
             paths = self._checked(home)
             self._expect(paths, ctx, home)
-            total = tree_bytes(paths.files)
-            check_room_for_archive(self._store, total)
             job = Job(report, fence, cancelled, self._at)
             packed = Packed()
             try:
+                total = tree_bytes(paths.files)
+                check_room_for_archive(self._store, total)
                 return upload(self._store, key, pack_tree(paths.files, packed), packed, total, job)
             except FileNotFoundError as error:
                 raise Transient(f"the home changed while it was archived: {error.filename!r} is gone") from error
             except OSError as error:
                 raise Transient(f"the home could not be read: {error}") from error
 
-        return await self._workers.run(work, Kind.ARCHIVE)
+        return await self._run(work, Kind.ARCHIVE)
 
     async def restore(
         self,
@@ -217,7 +231,7 @@ class LocalDirHomes(StoredHomes):
                 raise
             return ctx
 
-        return await self._workers.run(work, Kind.RESTORE)
+        return await self._run(work, Kind.RESTORE)
 
     async def deprovision(self, home: HomeKey, ctx: HomeCtx, fence: Fence) -> None:
         def work(cancelled: threading.Event) -> None:
@@ -238,7 +252,7 @@ class LocalDirHomes(StoredHomes):
             self._at("deprovision:removed")
             remove_box(paths)
 
-        await self._workers.run(work, Kind.REMOVE)
+        await self._run(work, Kind.REMOVE)
 
     def _remove(self, tree: Path) -> None:
         # In two steps, so that tests can crash between them.
@@ -255,7 +269,7 @@ class LocalDirHomes(StoredHomes):
                 remove_tree(part)
             remove_box(paths)
 
-        await self._workers.run(work, Kind.REMOVE)
+        await self._run(work, Kind.REMOVE)
 
     async def sweep(self, home: HomeKey, fence: Fence) -> None:
         def work(cancelled: threading.Event) -> None:
@@ -265,7 +279,18 @@ class LocalDirHomes(StoredHomes):
                 fence()
                 remove_tree(part)
 
-        await self._workers.run(work)
+        await self._run(work)
+
+    async def _run(self, work: Callable[[threading.Event], T], kind: Kind = Kind.OTHER) -> T:
+        def translated(cancelled: threading.Event) -> T:
+            try:
+                return work(cancelled)
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise OutOfSpace(f"no space left below {self._root}: free some space") from error
+                raise Transient(f"the homes below {self._root} cannot be used: {error}") from error
+
+        return await self._workers.run(translated, kind)
 
     def _paths(self, home: HomeKey) -> HomePaths:
         return home_paths(self._root, home)
@@ -277,6 +302,7 @@ class LocalDirHomes(StoredHomes):
         return self._paths(home)
 
     def _expect(self, paths: HomePaths, ctx: HomeCtx, home: HomeKey) -> None:
+        put_back(paths)
         status = inspect_home(paths.home)
         if status.state is HomeState.ABSENT:
             raise DataLost(f"the home of {home.workspace_id} is gone: {paths.home} does not exist")
@@ -321,3 +347,15 @@ class LocalDirHomes(StoredHomes):
         os.rename(paths.staging(ctx.incarnation), paths.home)
         self._at(f"{doing}:swapped")
         sync_dir(paths.box)
+
+
+def _listed_status(home: Path) -> HomeStatus:
+    """Return a home's status for a listing: one that cannot be read must not hide the others.
+
+    It is there, and it cannot be confirmed as complete. A decision about it asks for its own status, which is then Unknown.
+    """
+    try:
+        return inspect_home(home)
+    except OSError as error:
+        _log.warning("a home cannot be read", home=str(home), error=str(error))
+        return HomeStatus(HomeState.INCOMPLETE)

@@ -11,6 +11,7 @@ import os
 import secrets
 from pathlib import Path
 
+from codehub.adapters.homes.layout import sync_dir
 from codehub.domain.errors import BackendDown
 
 MARK = ".codehub-homes"
@@ -55,7 +56,7 @@ class HomesMark:
 
     def _read(self) -> str | None:
         try:
-            return (self.root / MARK).read_text(encoding="utf-8").strip() or None
+            return (self.root / MARK).read_text(encoding="utf-8", errors="replace").strip() or None
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -76,3 +77,4 @@ def _write_whole(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.rename(new, path)
+    sync_dir(path.parent)  # the database is about to remember this id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -17,18 +18,24 @@ from codehub.domain.errors import OutOfSpace
 _BEST_COMPRESSION = 8
 _MARGIN = 16 << 20
 _ENTRY = 1024  # bytes of headers
+_LEFT_OUT = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 def tree_bytes(root: Path) -> int:
     """Return the approximate size of the tree's tar stream."""
     total = _ENTRY
-    with DirCursor(root) as at:
-        # What is deeper cannot be archived.
-        for step in walk(at, deepest=MAX_DEPTH):
+    with DirCursor(root, holds=True) as at:
+        # What is deeper cannot be archived. What cannot be read is reported by the archive, with its path.
+        for step in walk(at, deepest=MAX_DEPTH, may_vanish=_LEFT_OUT):
             if step.kind is Kind.ENTERED:
                 total += _ENTRY
             elif step.kind is Kind.FILE:
-                found = os.stat(step.name, dir_fd=at.fd, follow_symlinks=False)
+                try:
+                    found = os.stat(step.name, dir_fd=at.fd, follow_symlinks=False)
+                except OSError as error:
+                    if error.errno in _LEFT_OUT:
+                        continue
+                    raise
                 if stat.S_ISREG(found.st_mode):
                     total += _ENTRY + 512 + min(found.st_size, found.st_blocks * 512)
     return total

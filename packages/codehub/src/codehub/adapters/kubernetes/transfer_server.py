@@ -36,9 +36,10 @@ from codehub.adapters.objectstore.compression import compressed, decompressed
 from codehub.adapters.objectstore.layout import Meta
 from codehub.adapters.tarball.pack import Packed, pack_tree
 from codehub.adapters.tarball.unpack import unpack_tree
-from codehub.domain.errors import CodeHubError, Transient
+from codehub.domain.errors import CodeHubError, OutOfSpace, Transient
 from codehub.workspaced.listening import listen
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
 PORT: Final = 7070
 # A deposed leader is replaced within seconds. A Job without requests for this long is left over.
 _IDLE_TIMEOUT_S: Final = 900.0
@@ -141,7 +142,7 @@ class Handler(BaseHTTPRequestHandler):
             try:
                 self._answer(200, self._restore(number))
             except (CodeHubError, OSError, ValueError) as error:
-                failed = error if isinstance(error, CodeHubError) else Transient(f"{type(error).__name__}: {error}")
+                failed = error if isinstance(error, CodeHubError) else _of_unpacking(error)
                 with contextlib.suppress(OSError):
                     self._answer(500, _described(failed))
 
@@ -216,6 +217,12 @@ def _of_packing(error: CodeHubError | OSError) -> CodeHubError:
     return Transient(f"the home cannot be read: {error}")
 
 
+def _of_unpacking(error: OSError | ValueError) -> CodeHubError:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return OutOfSpace("no space left on the volume: raise CODEHUB_K8S_HOME_SIZE")
+    return Transient(f"{type(error).__name__}: {error}")
+
+
 def _described(error: CodeHubError) -> dict[str, object]:
     return {"error": type(error).__name__, "message": str(error)[:2000]}
 
@@ -224,8 +231,9 @@ def _sync(root: Path) -> None:
     """Sync this volume to its disk before the home is reported as complete."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        if ctypes.CDLL(None).syncfs(fd) != 0:
-            os.sync()
+        if _LIBC.syncfs(fd) != 0:  # what was unpacked may not be on the disk
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(root))
     finally:
         os.close(fd)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from codehub.adapters.objectstore.layout import META_SUFFIX, OWNER_KEY, parse_key, place_of
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.objectstore.transfer import find_receipt
 from codehub.adapters.own_threads import OwnThreads
-from codehub.domain.errors import ArchiveCorrupted, Denied
+from codehub.domain.errors import Denied
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.fence import Fence
 from codehub.ports.homes import ArchiveReceipt
@@ -59,9 +58,8 @@ class ObjectArchives:
         places = {place_of(path) for path in self._store.paths(f"{workspace_id}/")}
         found = []
         for place in sorted((one for one in places if one is not None), key=lambda one: one.op_id):
-            with contextlib.suppress(ArchiveCorrupted):
-                if (receipt := find_receipt(self._store, place.archive_key)) is not None:
-                    found.append(receipt)
+            if (receipt := find_receipt(self._store, place.archive_key)) is not None:
+                found.append(receipt)
         return found
 
     async def list_places(self) -> AsyncIterator[ArchivePlace]:

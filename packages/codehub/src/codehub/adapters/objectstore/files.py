@@ -17,14 +17,19 @@ HALF = "#"  # in the names of incomplete files; also the library's own marker fo
 _READ_BYTES = 4 << 20
 
 
-def put(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write a file, completely or not at all. `sync` makes it durable."""
+def put(path: Path, chunks: Iterable[bytes], *, flush: bool = False) -> None:
+    """Write a file, completely or not at all. `sync` makes it durable.
+
+    With `flush`, its content is on the disk before its name is: a power cut leaves no file of another length.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f"{path.name}{HALF}{secrets.token_hex(4)}")
     fd = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         try:
             _fill(fd, chunks)
+            if flush:
+                os.fsync(fd)
         finally:
             os.close(fd)
         half.rename(path)
@@ -42,14 +47,28 @@ def _fill(fd: int, chunks: Iterable[bytes]) -> None:
         writeback.wrote(len(chunk))
 
 
-def sync(path: Path) -> None:
-    """Flush a file and its directory entry, so that it survives a power cut."""
-    for place in (path, path.parent, path.parent.parent):
-        fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+def sync(path: Path, root: Path) -> None:
+    """Flush a file and all names on the way to it from `root`, so that it survives a power cut."""
+    parents = path.parents
+    for place in (path, *parents[: parents.index(root) + 1]):
+        _sync(place)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, and make that durable. Succeeds if it is absent."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return
+    _sync(path.parent)
+
+
+def _sync(place: Path) -> None:
+    fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def stream(path: Path) -> Iterator[bytes]:

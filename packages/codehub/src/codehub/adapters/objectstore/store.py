@@ -94,8 +94,7 @@ class Store:
 
     def write_id(self, store_id: str) -> None:
         with _translated(self.place, "write the store's id"):
-            obstore.put(self._store, ID_KEY, store_id.encode() + b"\n", use_multipart=False)
-            self._sync(ID_KEY)
+            self._put(ID_KEY, store_id.encode() + b"\n")
 
     def expect(self, store_id: str) -> None:
         """Treat a directory without this id as down from now on: its disk is not mounted, or it is another one."""
@@ -109,11 +108,28 @@ class Store:
     def _guarded(self, doing: str) -> Iterator[None]:
         if self._held:
             raise BackendDown(self._held)
-        # Only a directory can be an empty mount point. A URL always refers to the same bucket.
-        if self._root is not None and self._expected is not None and self.read_id() != self._expected:
-            raise BackendDown(f"the archive directory {self._root} is not the one it was: is its disk mounted?")
+        # Of a directory at once: nothing may be written into an empty mount point.
+        if self._root is not None:
+            self._check_id()
         with _translated(self.place, doing):
             yield
+
+    def _check_id(self) -> None:
+        if self._expected is None or self.read_id() == self._expected:
+            return
+        if self._root is not None:
+            raise BackendDown(f"the archive directory {self._root} is not the one it was: is its disk mounted?")
+        raise BackendDown(
+            f"the archive store {self.url} is not the one it was: its object {ID_KEY} is missing or another's. Does the "
+            "bucket still exist, and does its address lead to it?"
+        )
+
+    def _check_absent(self) -> None:
+        """Confirm that an object is absent: only the right store can tell.
+
+        A reverse proxy without its backend and a deleted bucket answer 404 too, and a disk may have gone since the check.
+        """
+        self._check_id()
 
     def close(self) -> None:
         if self._uploads is not None:
@@ -128,8 +144,14 @@ class Store:
 
     def put(self, key: str, content: bytes) -> None:
         with self._guarded(f"write {key}"):
+            self._put(key, content)
+
+    def _put(self, key: str, content: bytes) -> None:
+        if self._root is None:
             obstore.put(self._store, key, content, use_multipart=False)
-            self._sync(key)
+            return
+        files.put(self._root / key, [content], flush=True)
+        self._sync(key)
 
     def put_stream(self, key: str, chunks: Iterable[bytes]) -> None:
         """Write an object, completely or not at all.
@@ -161,6 +183,7 @@ class Store:
             try:
                 return int(obstore.head(self._store, key)["size"])
             except (failures.NotFoundError, FileNotFoundError):
+                self._check_absent()
                 return None
 
     def get(self, key: str) -> bytes | None:
@@ -168,6 +191,7 @@ class Store:
             try:
                 return bytes(obstore.get(self._store, key).bytes())
             except (failures.NotFoundError, FileNotFoundError):
+                self._check_absent()
                 return None
 
     def stream(self, key: str) -> Iterator[bytes]:
@@ -177,18 +201,23 @@ class Store:
                 try:
                     yield from files.stream(self._root / key)
                 except FileNotFoundError as error:
+                    self._check_absent()
                     raise NotFound(f"{key} is not in the archive store") from error
                 return
             try:
                 result = obstore.get(self._store, key)
             except (failures.NotFoundError, FileNotFoundError) as error:
+                self._check_absent()
                 raise NotFound(f"{key} is not in the archive store") from error
             for chunk in result.stream(min_chunk_size=_READ_BYTES):
                 yield bytes(chunk)
 
     def delete(self, key: str) -> None:
         with self._guarded(f"remove {key}"), contextlib.suppress(failures.NotFoundError, FileNotFoundError):
-            obstore.delete(self._store, key)
+            if self._root is None:
+                obstore.delete(self._store, key)
+            else:
+                files.remove(self._root / key)
 
     def paths(self, prefix: str = "") -> Iterator[str]:
         """Yield the paths of all objects and incomplete uploads below a prefix."""
@@ -213,24 +242,26 @@ class Store:
                     below.parent.rmdir()
             return
         self.abort_uploads(prefix)
-        for path in list(self.paths(prefix + "/")):
+        for path in list(self.paths(f"{prefix}/")):
             self.delete(path)
 
     def abort_uploads(self, prefix: str) -> None:
         """Abort incomplete uploads below a prefix."""
         if self._root is not None:
-            for path in list(files.paths(self._root, prefix)):
-                if files.HALF in path:
-                    (self._root / path).unlink(missing_ok=True)
+            with self._guarded(f"remove incomplete files of {prefix}"):
+                for path in list(files.paths(self._root, prefix)):
+                    if files.HALF in path:
+                        (self._root / path).unlink(missing_ok=True)
         elif self._uploads is not None:
-            for upload in self._uploads.list(prefix):
+            for upload in self._uploads.list(f"{prefix}/"):
                 self._uploads.abort(upload)
 
     def free_bytes(self) -> int | None:
         """Return the free space, if it can be determined."""
         if self._root is None:
             return None
-        found = os.statvfs(self._root)
+        with self._guarded("read its free space"):
+            found = os.statvfs(self._root)
         return found.f_bavail * found.f_frsize
 
     def sync(self, key: str) -> None:
@@ -244,7 +275,7 @@ class Store:
     def _sync(self, key: str) -> None:
         if self._root is None:
             return
-        files.sync(self._root / key)
+        files.sync(self._root / key, self._root)
 
 
 class _Produced:

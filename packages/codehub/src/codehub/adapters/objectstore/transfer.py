@@ -50,11 +50,17 @@ class Job:
 
 
 def find_receipt(store: Store, key: str) -> ArchiveReceipt | None:
-    """Return the receipt of an archive that is committed and has the size that its meta states."""
+    """Return the receipt of an archive that is committed and has the size that its meta states.
+
+    A damaged meta commits nothing.
+    """
     raw = store.get(key + META_SUFFIX)
     if raw is None:
         return None
-    meta = Meta.parse(raw)
+    try:
+        meta = Meta.parse(raw)
+    except ArchiveCorrupted:
+        return None
     if store.size(key) != meta.size:
         return None
     return ArchiveReceipt(key, parse_key(key).op_id, meta.size, meta.sha256)
@@ -64,8 +70,7 @@ def upload(
     store: Store, key: str, tar: Iterable[bytes], packed: Packed, total: int | None, job: Job
 ) -> ArchiveReceipt:
     """Store tar chunks as an object, then its meta. The producer of the chunks counts `packed`."""
-    place = parse_key(key)
-    store.abort_uploads(f"{place.workspace_id}/{place.op_id}/")
+    _make_way(store, key, job)
     sent = _Sent()
 
     def passed() -> Iterator[bytes]:
@@ -82,9 +87,27 @@ def upload(
         contextlib.closing(ahead(passed(), "codehub-pack")) as read,
         contextlib.closing(ahead(sent.passing(compressed(read)), "codehub-compress")) as made,
     ):
-        store.put_stream(key, made)
+        store.put_stream(key, _fenced(made, job))
     job.at("archive:after-data")
     return _commit(store, key, Meta(sent.digest.hexdigest(), sent.count, packed.tar_bytes, packed.entries), job)
+
+
+def _make_way(store: Store, key: str, job: Job) -> None:
+    """Remove what is left of an earlier attempt.
+
+    A meta that describes other data goes before that data is replaced: after a crash, new data of the same size would count
+    as committed, and its home would be removed.
+    """
+    place = parse_key(key)
+    job.fence()
+    store.delete(key + META_SUFFIX)
+    store.abort_uploads(f"{place.workspace_id}/{place.op_id}")
+
+
+def _fenced(pieces: Iterable[bytes], job: Job) -> Iterator[bytes]:
+    """Yield the pieces. The object appears after the last one, and may replace one that a later leader has verified."""
+    yield from pieces
+    job.fence()
 
 
 def upload_compressed(
@@ -94,8 +117,7 @@ def upload_compressed(
 
     `declared` is called after the last piece: the producer's declaration must match the received data.
     """
-    place = parse_key(key)
-    store.abort_uploads(f"{place.workspace_id}/{place.op_id}/")
+    _make_way(store, key, job)
     sent = _Sent()
 
     def passed() -> Iterator[bytes]:
@@ -106,7 +128,7 @@ def upload_compressed(
             job.report(Progress("archive", sent.count))
 
     job.at("archive:before-data")
-    store.put_stream(key, passed())
+    store.put_stream(key, _fenced(passed(), job))
     job.at("archive:after-data")
     meta = declared()
     if (sent.digest.hexdigest(), sent.count) != (meta.sha256, meta.size):

@@ -77,7 +77,10 @@ class UploadsOfS3:
             if response.status_code == 404:  # no bucket yet, so no uploads
                 return
             self._check(response, "list half-done uploads")
-            root = Xml.fromstring(response.content)  # noqa: S314 - the store is ours; expat bounds entity expansion
+            try:
+                root = Xml.fromstring(response.content)  # noqa: S314 - the store is ours; expat bounds entity expansion
+            except Xml.ParseError as error:
+                raise BackendDown(f"the archive store does not answer in S3's format: {error}") from error
             space = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
             for item in root.findall(f"{space}Upload"):
                 key = item.findtext(f"{space}Key") or ""
@@ -120,5 +123,5 @@ class UploadsOfS3:
         )
         try:
             return self._client.request(method, f"{self._base}{path}?{canonical}", headers=headers)
-        except httpx.TransportError as error:
+        except httpx.HTTPError as error:
             raise BackendDown(f"the archive store does not answer: {error}") from error

@@ -28,6 +28,9 @@ MAX_SEGMENTS_READ = 8_000_000
 _HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s8s32s32s8s8s155s12x")
 _USTAR = b"ustar\x0000"
 _XATTR = b"SCHILY.xattr."
+# A record's key ends with the first `=`, so names that contain one are escaped, as GNU tar does. This record says so: what
+# looks like an escape in an archive of an earlier version is part of the name. Other programs ignore comments.
+_ESCAPED = (b"comment", b"names of xattrs are escaped")
 _NEGATIVE = "the archive's tar stream has a negative size"
 _OCTAL_ID = 0o7777777
 _OCTAL_SIZE = 0o77777777777
@@ -78,8 +81,11 @@ def encode(entry: Entry) -> bytes:
         records.append(_record(b"gid", b"%d" % entry.gid))
     if entry.size > _OCTAL_SIZE:
         records.append(_record(b"size", b"%d" % entry.size))
+    if any("=" in key or "%" in key for key in entry.xattrs):
+        records.append(_record(*_ESCAPED))
     for key, value in entry.xattrs.items():
-        records.append(_record(_XATTR + key.encode("utf-8", "surrogateescape"), value))
+        raw = key.encode("utf-8", "surrogateescape")
+        records.append(_record(_XATTR + raw.replace(b"%", b"%25").replace(b"=", b"%3D"), value))
     if entry.sparse_size is not None:
         records.append(_record(b"GNU.sparse.major", b"1"))
         records.append(_record(b"GNU.sparse.minor", b"0"))
@@ -220,6 +226,7 @@ def records(body: bytes) -> Iterator[tuple[bytes, bytes]]:
 def apply(entry: Entry, pax: Mapping[bytes, bytes]) -> None:
     """Override the ustar fields with pax records."""
     xattrs: dict[str, bytes] = {}
+    escaped = pax.get(_ESCAPED[0]) == _ESCAPED[1]
     try:
         for key, value in pax.items():
             if key == b"path":
@@ -235,7 +242,9 @@ def apply(entry: Entry, pax: Mapping[bytes, bytes]) -> None:
             elif key == b"mtime":
                 entry.mtime_ns = _nanoseconds(value)
             elif key.startswith(_XATTR):
-                xattrs[key[len(_XATTR) :].decode("utf-8", "surrogateescape")] = value
+                raw = key[len(_XATTR) :]
+                raw = raw.replace(b"%3D", b"=").replace(b"%25", b"%") if escaped else raw
+                xattrs[raw.decode("utf-8", "surrogateescape")] = value
         if pax.get(b"GNU.sparse.major") == b"1":
             entry.sparse_size = int(pax[b"GNU.sparse.realsize"])
             entry.name = pax[b"GNU.sparse.name"]

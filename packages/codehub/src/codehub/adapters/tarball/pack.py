@@ -82,11 +82,29 @@ def pack_tree(
     `leave_out` names directories directly below the root that do not belong to the user (a file system's `lost+found`).
     """
     out = _Out(packed)
-    links = FirstNames()
     prefix: list[bytes] = [b"./"]
-    with DirCursor(root) as at:
-        out.add(_directory(b".", at.fd, packed))
-        for step in walk(at, deepest=MAX_DEPTH, leave_out=leave_out):
+    try:
+        yield from _steps(root, prefix, out, cancelled, leave_out)
+    except OSError as error:
+        name = os.fsencode(error.filename) if isinstance(error.filename, str) else b""
+        path = prefix[-1] + name.rpartition(b"/")[2]
+        if isinstance(error, PermissionError):
+            raise Terminal(
+                f"the home cannot be archived: {_shown(path)!r} cannot be read ({error.strerror}). Start the workspace and "
+                "change its owner or its mode, or remove it"
+            ) from error
+        error.filename = _shown(path)
+        raise
+
+
+def _steps(
+    root: Path, prefix: list[bytes], out: _Out, cancelled: Callable[[], bool], leave_out: frozenset[str]
+) -> Iterator[bytes]:
+    """Yield the chunks. `prefix` are the paths of the directories that lead to the current one."""
+    links = FirstNames()
+    with DirCursor(root, holds=True) as at:
+        out.add(_directory(b".", at, out.packed))
+        for step in walk(at, deepest=MAX_DEPTH, leave_out=leave_out, exact=True):
             path = prefix[-1] + os.fsencode(step.name)
             match step.kind:
                 case Kind.FILE if step.regular:
@@ -95,7 +113,7 @@ def pack_tree(
                     yield from _file(at.fd, step.name, bounded(path), links, out)
                 case Kind.ENTERED:
                     prefix.append(bounded(path) + b"/")
-                    out.add(_directory(path, at.fd, packed))
+                    out.add(_directory(path, at, out.packed))
                 case Kind.LEFT:
                     prefix.pop()
                 case Kind.DEEPER:
@@ -129,10 +147,11 @@ def _shown(path: bytes) -> str:
     return os.fsdecode(path[2:120]) + ("…" if len(path) > 120 else "")
 
 
-def _directory(path: bytes, fd: int, packed: Packed) -> bytes:
+def _directory(path: bytes, at: DirCursor, packed: Packed) -> bytes:
     packed.entries += 1
-    found = os.fstat(fd)
-    return encode(_entry(path, DIR, found, _xattrs(fd, path)))
+    entry = _entry(path, DIR, os.fstat(at.fd), _xattrs(at.fd, path))
+    entry.mode = at.mode
+    return encode(entry)
 
 
 def _entry(path: bytes, kind: bytes, found: os.stat_result, xattrs: dict[str, bytes] | None = None) -> Entry:
@@ -187,7 +206,9 @@ def _regular(dir_fd: int, name: str, path: bytes, links: FirstNames, out: _Out) 
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise Transient(f"{name!r} changed while it was archived; is something still writing to the home?")
+            raise Transient(
+                f"{_shown(path)!r} changed while it was archived; is something still writing to the home?"
+            )
         out.packed.entries += 1
         if found.st_nlink > 1:
             try:
@@ -211,18 +232,18 @@ def _regular(dir_fd: int, name: str, path: bytes, links: FirstNames, out: _Out) 
         out.add(encode(entry))
         if not size:
             return
-        yield from _content(fd, size, name, out)
+        yield from _content(fd, size, path, out)
         out.add(bytes(padding(size)))
     finally:
         os.close(fd)
 
 
-def _content(fd: int, size: int, name: str, out: _Out) -> Iterator[bytes]:
+def _content(fd: int, size: int, path: bytes, out: _Out) -> Iterator[bytes]:
     left = size
     while left:
         piece = os.read(fd, min(left, CHUNK))
         if not piece:
-            raise Transient(f"{name!r} shrank while it was archived; is something still writing to the home?")
+            raise Transient(f"{_shown(path)!r} shrank while it was archived; is something still writing to the home?")
         out.add(piece)
         left -= len(piece)
         if out.held >= CHUNK:
@@ -259,5 +280,5 @@ def _sparse(fd: int, entry: Entry, size: int, segments: array[int], out: _Out) -
     for offset, length in zip(segments[::2], segments[1::2], strict=True):
         if length:
             os.lseek(fd, offset, os.SEEK_SET)
-            yield from _content(fd, length, os.fsdecode(entry.name), out)
+            yield from _content(fd, length, entry.name, out)
     out.add(bytes(padding(stored)))

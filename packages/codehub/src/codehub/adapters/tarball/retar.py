@@ -41,7 +41,7 @@ def renamed(
     limit: int | None = None,
     owner: int | None = None,
 ) -> Iterator[bytes]:
-    """Yield the renamed stream, without sockets and devices.
+    """Yield the renamed stream, without devices.
 
     Targets of hard links are renamed too, those of symbolic links are not.
 
@@ -53,8 +53,10 @@ def renamed(
     for entry in stream:
         if entry.sparse_size is not None:
             raise ArchiveCorrupted("a sparse file cannot be put into a Docker volume: restore to a local directory")
-        if entry.kind not in _KINDS:
+        if entry.kind in tar.DEVICES:
             continue
+        if entry.kind not in _KINDS:
+            raise ArchiveCorrupted(f"the stream holds an entry of an unknown kind: {entry.kind!r}")
         packed.entries += 1
         head = tar.encode(_as(entry, rename, owner))
         pieces.append(head)

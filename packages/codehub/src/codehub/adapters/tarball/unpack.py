@@ -32,7 +32,6 @@ _BAD_ENTRY = {
     errno.EINVAL,
     errno.ENOENT,
     errno.EXDEV,
-    errno.EMLINK,
 }
 
 
@@ -72,7 +71,11 @@ def _translate(error: OSError | OverflowError, entry: Entry) -> Exception:
     name = entry.name[:200]
     if isinstance(error, OverflowError):
         return ArchiveCorrupted(f"the archive holds {name!r} with an owner, a time or a size that no file can have")
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if error.errno == errno.EFBIG:  # freeing space does not help
+        return Transient(
+            f"{name!r} is larger than a file may be on the homes' file system: restore it to another one"
+        )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return OutOfSpace(f"no space left while unpacking {name!r}: free some space on the homes' disk")
     if error.errno in _BAD_ENTRY:
         return ArchiveCorrupted(f"the archive holds {name!r}, which cannot be unpacked: {error.strerror}")
@@ -84,7 +87,7 @@ class _Unpacker:
         self._stream = stream
         self._root_is_ours = root_is_ours
         self._at = DirCursor(root)
-        self._sources = DirCursor(root)
+        self._sources = DirCursor(root, holds=True)
         self._root = os.geteuid() == 0
         self._ids = (os.geteuid(), os.getegid())
         self._umask = _umask()
@@ -123,6 +126,8 @@ class _Unpacker:
                 raise ArchiveCorrupted("the archive holds a hard link to its root")
             source_fd = self._sources.goto(source[:-1])
             os.link(source[-1], name, src_dir_fd=source_fd, dst_dir_fd=fd, follow_symlinks=False)
+            if not self._root:
+                self._sources.ascend(0)  # the modes on the way may change, so that it cannot go back later
         elif entry.kind == tar.FIFO:
             os.mkfifo(name, 0o600, dir_fd=fd)
             self._own(name, fd, entry)
@@ -246,6 +251,8 @@ def _write(fd: int, data: bytes | memoryview) -> None:
 
 
 def _set_xattr(fd: int, key: str, value: bytes) -> None:
+    if key == "user.":
+        return  # no attribute can have this name: an earlier version archived one whose name began with `=`
     try:
         os.setxattr(fd, key, value)
     except OSError as error:
