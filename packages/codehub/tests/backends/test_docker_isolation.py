@@ -362,6 +362,7 @@ for family in (1, 2, 10, 16):
     call(f"socket {family}", 41, family, 2, 0)
 call("AF_VSOCK", 41, 40, 1, 0)
 call("AF_ALG", 41, 38, 5, 0)
+call("AF_BLUETOOTH", 41, 31, 3, 1)
 call("AF_VSOCK with a long number", 41, (1 << 32) + 40, 1, 0)
 params = ctypes.create_string_buffer(120)
 call("io_uring_setup", 425, 4, ctypes.addressof(params))
@@ -392,7 +393,7 @@ thread = threading.Thread(target=lambda: print("thread 0")); thread.start(); thr
 print("child", subprocess.run([sys.executable, "-c", ""]).returncode)
 """
 REFUSED = {  # by the process sandbox too, with the same errors
-    "AF_VSOCK": 97, "AF_ALG": 97, "io_uring_setup": 38, "keyctl": 1, "add_key": 1, "unshare a user namespace": 1,
+    "AF_VSOCK": 97, "AF_ALG": 97, "AF_BLUETOOTH": 97, "io_uring_setup": 38, "keyctl": 1, "add_key": 1, "unshare a user namespace": 1,
     "clone3": 38, "setns": 1, "bpf": 1, "perf_event_open": 1, "userfaultfd": 38, "mount": 1, "open_by_handle_at": 1,
     "kexec_load": 1, "init_module": 1,
 }  # fmt: skip

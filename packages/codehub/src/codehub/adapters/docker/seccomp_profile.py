@@ -11,12 +11,12 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from codehub.adapters.denied_calls import ABSENT, DENIED, NAMESPACES, REFUSED_FAMILIES
+from codehub.adapters.denied_calls import ABSENT, ALLOWED_FAMILIES, DENIED, NAMESPACES
 
 # Whose calls are known. On others, the engine's own filter applies.
 MACHINES: Final = frozenset({"x86_64", "aarch64"})
-# The families of sockets that Linux has had so far. Each is allowed by its exact number: the kernel ignores the upper half
-# of the argument, so that a number above 32 bits could mean a refused family.
+# The families of sockets that Linux has had so far. They are compared as exact numbers: the kernel ignores the upper half of
+# the argument, so that a number above 32 bits could mean a refused family.
 _FAMILIES: Final = range(46)
 _NEW_NAMESPACES: Final = 0x7E020000  # the flags of clone that create namespaces
 # Linux, 32-bit addresses, UNAME26 and a query. Others turn off protections of the address space.
@@ -75,8 +75,12 @@ def _profile() -> dict[str, object]:
             _allow(_DEBUGGING) | {"includes": {"minKernel": _SAFE_TO_DEBUG}},
             _allow(["clone"]) | {"args": [{"index": 0, "value": _NEW_NAMESPACES, "op": "SCMP_CMP_MASKED_EQ"}]},
             *(_allow(["personality"]) | _first(value) for value in _PERSONALITIES),
-            *(_allow(["socket"]) | _first(family) for family in _FAMILIES if family not in REFUSED_FAMILIES),
-            *(_refuse(["socket"], errno.EAFNOSUPPORT) | _first(family) for family in REFUSED_FAMILIES),
+            *(_allow(["socket"]) | _first(family) for family in ALLOWED_FAMILIES),
+            *(
+                _refuse(["socket"], errno.EAFNOSUPPORT) | _first(family)
+                for family in _FAMILIES
+                if family not in ALLOWED_FAMILIES
+            ),
         ],
     }
 

@@ -99,8 +99,10 @@ def _make_way(store: Store, key: str, job: Job) -> None:
     as committed, and its home would be removed.
     """
     place = parse_key(key)
-    job.fence()
-    store.delete(key + META_SUFFIX)
+    # Not without looking: a leader that is frozen here must not remove the meta that a later one has written.
+    if store.size(key + META_SUFFIX) is not None:
+        job.fence()
+        store.delete(key + META_SUFFIX)
     store.abort_uploads(f"{place.workspace_id}/{place.op_id}")
 
 

@@ -1,6 +1,6 @@
 """The system calls of `denied_calls.py` as a BPF program for `bwrap --seccomp`.
 
-A deny-list like those of container engines: everything else works. Pure: syscall numbers in, bytes out.
+A deny-list of calls and an allow-list of socket families: everything else works. Pure: syscall numbers in, bytes out.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import struct
 
-from codehub.adapters.denied_calls import ABSENT, CLONE, CLONE3, DENIED, NAMESPACES, REFUSED_FAMILIES, SOCKET, UNSHARE
+from codehub.adapters.denied_calls import ABSENT, ALLOWED_FAMILIES, CLONE, CLONE3, DENIED, NAMESPACES, SOCKET, UNSHARE
 
 CLONE_NEWUSER = 0x10000000
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -37,10 +37,10 @@ def seccomp_program(machine: str, *, user_namespaces: bool = False) -> bytes | N
     for entry in denied.values():
         if (number := entry[column]) is not None:
             code += _on(number, _refuse(errno.EPERM))
-    code += [_step(_JEQ, SOCKET[column], yes=0, no=2 + 2 * len(REFUSED_FAMILIES)), _step(_LD, _FIRST_ARGUMENT)]
-    for family in REFUSED_FAMILIES:
-        code += _on(family, _refuse(errno.EAFNOSUPPORT))
-    code.append(_step(_RET, _ALLOW))
+    code += [_step(_JEQ, SOCKET[column], yes=0, no=2 + 2 * len(ALLOWED_FAMILIES)), _step(_LD, _FIRST_ARGUMENT)]
+    for family in ALLOWED_FAMILIES:
+        code += _on(family, _step(_RET, _ALLOW))
+    code.append(_refuse(errno.EAFNOSUPPORT))
     if not user_namespaces:
         # clone3 takes its flags in memory, which no filter can inspect.
         code += _on(CLONE3[column], _refuse(errno.ENOSYS))
