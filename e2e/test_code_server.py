@@ -166,19 +166,23 @@ async def test_recent_lists_the_workspaces_own_folders_only(
     if mode == "paths":  # where all workspaces share one origin
         await restart(stack, CODEHUB_WORKSPACE_HOST="none")
     await sign_in_only(stack, browser_context)
+
+    async def own_folders_only(page: Page, room: Workspace, other: Workspace) -> None:
+        await page.keyboard.press("Control+R")
+        rows = page.locator(".quick-input-list .monaco-list-row")
+        await expect(rows.filter(has_text=f"only-{room.name}")).to_be_visible()
+        await expect(rows.filter(has_text=f"only-{other.name}")).to_have_count(0)
+
     for room in (quiet, busy):
         await room.comes_to(phase="RUNNING")
         (room.home / f"only-{room.name}").mkdir(exist_ok=True)
         page = await window(browser_context, room, f"?folder=/home/coder/only-{room.name}")
         await until(functools.partial(is_stored, page, f"only-{room.name}"), "VS Code stored its Recent")
+        if room is busy:  # a window costs seconds of CPU, and this one was opened when the other's folder was stored
+            await own_folders_only(page, busy, quiet)
         await page.close()
-    for room, other in ((quiet, busy), (busy, quiet)):
-        page = await window(browser_context, room, "?folder=/home/coder")
-        await page.keyboard.press("Control+R")
-        rows = page.locator(".quick-input-list .monaco-list-row")
-        await expect(rows.filter(has_text=f"only-{room.name}")).to_be_visible()
-        await expect(rows.filter(has_text=f"only-{other.name}")).to_have_count(0)
-        await page.close()
+    page = await window(browser_context, quiet, "?folder=/home/coder")
+    await own_folders_only(page, quiet, busy)
 
 
 # In `make soak`: it takes minutes on a busy machine. `test_ttl_guards` and `test_background_traffic` test two reasons

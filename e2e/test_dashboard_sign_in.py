@@ -9,6 +9,8 @@ from playwright.async_api import Page, expect
 from e2e.pages import submit_credentials
 from testing.codehub.dashboard import ADMIN, PASSWORD, DashboardServer
 
+pytestmark = pytest.mark.full_chromium
+
 
 async def test_a_wrong_password_is_said_and_the_right_one_lets_in_and_out_again(
     dashboard: DashboardServer, page: Page, page_faults: list[str]

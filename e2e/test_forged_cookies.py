@@ -11,6 +11,8 @@ from e2e.test_hostile_page import sign_in
 from testing.codehub.proxy_access import World, world
 from testing.codehub.rawhttp import Peer
 
+pytestmark = pytest.mark.full_chromium
+
 SITE = "site.localhost"
 PAGE = b"<!doctype html><title>an IDE</title>"
 # Cookies of CodeHub's names for every host and path that a page can choose. Longer paths come first in a request.

@@ -19,6 +19,8 @@ from testing.codehub.api import until
 from testing.codehub.proxy_access import World, world
 from testing.codehub.rawhttp import Peer
 
+pytestmark = pytest.mark.full_chromium
+
 
 async def sign_in(here: World, context: BrowserContext) -> None:
     """As after signing in at the dashboard."""

@@ -7,12 +7,15 @@ import json
 import re
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from e2e.pages import live, sign_in
 from testing.codehub.doors import Doors, open_doors
 from testing.codehub.full_stack import Stack
+
+pytestmark = pytest.mark.full_chromium
 
 MARK = "<img src=x onerror=window.pwned=1>"
 BREAK_OUT = f"\"'></script></textarea>{MARK}<script>window.pwned=1</script>{{{{7*7}}}}${{7*7}}"

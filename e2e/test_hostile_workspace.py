@@ -19,7 +19,7 @@ from testing.codehub.doors import Doors, on_docker, on_processes, open_doors
 from testing.codehub.full_stack import Stack, fresh_stack
 from testing.ports import free_ports
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.full_chromium]
 RUNTIMES = [
     pytest.param("process", marks=pytest.mark.needs("bwrap", "slirp4netns", "root")),
     pytest.param("docker", marks=[pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("docker")]),

@@ -35,6 +35,7 @@ from testing.codehub.full_stack import Stack
 pytestmark = [
     pytest.mark.needs("bwrap"),
     pytest.mark.timeout(900),
+    pytest.mark.full_chromium,
 ]
 
 # What an idle tab may sleep after, in the last test. Real: the TTL Runner puts it to sleep.

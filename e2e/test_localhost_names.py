@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import Page, Route, expect
 
 from e2e.pages import card, create, sign_in, until_is
 from testing.codehub.full_stack import Stack
+
+pytestmark = pytest.mark.full_chromium
 
 NOTICE = "#own-hosts"
 

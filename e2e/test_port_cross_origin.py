@@ -15,6 +15,8 @@ from testing.codehub.doors import Doors, open_doors
 from testing.codehub.full_stack import Stack
 from testing.ports import free_ports
 
+pytestmark = pytest.mark.full_chromium
+
 # Knows nothing of CORS, and notes who asked.
 API = """
 import http.server, json, sys

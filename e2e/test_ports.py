@@ -138,6 +138,7 @@ async def test_a_page_waits_for_the_workspace_and_then_for_the_server(
     page_faults.clear()  # Chromium reports the pages' own 502 and 503
 
 
+@pytest.mark.full_chromium
 async def test_a_hostile_page_on_a_port_reaches_neither_the_dashboard_nor_the_ide(
     site: Site, page: Page, page_faults: list[str]
 ) -> None:
@@ -198,6 +199,7 @@ def _fetch(address: str, method: str = "GET", mode: str = "cors", body: str | No
     return f"return (await fetch({json.dumps(address)}, {json.dumps(options)})).status"
 
 
+@pytest.mark.full_chromium
 async def test_a_link_opens_a_port_for_somebody_who_is_not_signed_in(
     site: Site, page: Page, page_faults: list[str]
 ) -> None:

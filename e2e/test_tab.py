@@ -18,6 +18,8 @@ from testing.codehub.api import put_in_state
 from testing.codehub.proxy_access import World, world
 from testing.codehub.rawhttp import Peer
 
+pytestmark = pytest.mark.full_chromium
+
 ASLEEP = {"phase": "STANDBY", "desired_state": "STANDBY", "operation": "NONE"}
 AWAKE = {"phase": "RUNNING", "desired_state": "RUNNING", "operation": "NONE"}
 # Connects, as an IDE does; a text field takes what is typed; a database as VS Code's.

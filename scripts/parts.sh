@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/retry.sh
 
 declare -A package_of=(
-    [dockerd]=docker.io [chromium]=chromium [debootstrap]=debootstrap [bwrap]=bubblewrap [slirp4netns]=slirp4netns [nginx]=nginx-light
+    [dockerd]=docker.io [chromium]=chromium [chromium-headless-shell]=chromium-headless-shell [debootstrap]=debootstrap [bwrap]=bubblewrap [slirp4netns]=slirp4netns [nginx]=nginx-light
     [zstd]=zstd [setfattr]=attr [git]=git [wrk]=wrk [g++]=g++ [openssl]=openssl
     [systemd-analyze]=systemd [sshd]=openssh-server [ssh]=openssh-client [rsync]=rsync [vim]=vim [htop]=htop
     [gopls]=gopls [go]=golang-go [clangd]=clangd [ctags]=universal-ctags

@@ -6,6 +6,10 @@ the test at its end, unless the test expects them (`page_faults.clear()`).
 
 A test that uses any of these fixtures needs the part "chromium" implicitly. Chromium does not notice network interfaces
 that other tests create (`quiet_chromium`).
+
+The browser is Chromium's headless shell, the same engine for half of the CPU. Tests of what the browser itself permits
+or refuses (cookies, origins, host names) and the tour of the real IDEs are marked `full_chromium`, for the one that people
+use.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, async_playwright, expect
 from playwright.async_api import Error as PlaywrightError
+
+from testing.quiet_chromium import FULL
 
 CHROMIUM = str(Path(__file__).with_name("quiet_chromium.py"))
 FLAGS = (
@@ -37,21 +43,32 @@ TIMEOUT_MS = 90_000
 _LAUNCHES = 3
 # Closing takes a second or two. Once it took longer than the whole test may, after everything was checked.
 _CLOSES_WITHIN_S = 60.0
+# Playwright's driver is a large program that Node.js compiles for every browser: a quarter of what it takes to start.
+_COMPILED = Path(__file__).resolve().parents[1] / ".parts/node-compile-cache"
 # `expect` has a separate timeout, five seconds by default.
 expect.set_options(timeout=TIMEOUT_MS)
 
 
-async def launch(playwright: Playwright, program: str = CHROMIUM) -> Browser:
+async def launch(playwright: Playwright, program: str = CHROMIUM, *, full: bool = True) -> Browser:
     """Launch a headless Chromium. Retries, because a launch may fail on a busy machine."""
     for attempt in range(_LAUNCHES):
         try:
             return await playwright.chromium.launch(
-                executable_path=program, headless=True, args=list(FLAGS), timeout=TIMEOUT_MS
+                executable_path=program, headless=True, args=[*FLAGS, *([FULL] if full else [])], timeout=TIMEOUT_MS
             )
         except PlaywrightError:
             if attempt == _LAUNCHES - 1:
                 raise
     raise AssertionError("unreachable")
+
+
+@asynccontextmanager
+async def _driver() -> AsyncIterator[Playwright]:
+    """Yield Playwright. Only its driver gets the variable: the test's other programs are to run as always."""
+    os.environ["NODE_COMPILE_CACHE"] = str(_COMPILED)
+    async with async_playwright() as playwright:
+        del os.environ["NODE_COMPILE_CACHE"]
+        yield playwright
 
 
 async def browser_pid(browser: Browser) -> int:
@@ -62,13 +79,13 @@ async def browser_pid(browser: Browser) -> int:
 
 
 @asynccontextmanager
-async def chromium(closes_within_s: float = _CLOSES_WITHIN_S) -> AsyncIterator[Browser]:
+async def chromium(closes_within_s: float = _CLOSES_WITHIN_S, *, full: bool = True) -> AsyncIterator[Browser]:
     """Yield a browser for a script (`make screens`) or a test that needs more than one.
 
     A browser that does not close in time is killed.
     """
-    async with async_playwright() as playwright:
-        started = await launch(playwright)
+    async with _driver() as playwright:
+        started = await launch(playwright, full=full)
         pid = await browser_pid(started)
         try:
             yield started
@@ -115,8 +132,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with chromium() as started:
+async def browser(request: pytest.FixtureRequest) -> AsyncIterator[Browser]:
+    async with chromium(full=request.node.get_closest_marker("full_chromium") is not None) as started:
         yield started
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Browser, Page
 
 from testing.browser import browser_pid, chromium, with_long_timeouts
@@ -39,8 +40,16 @@ async def test_a_browser_that_hangs_is_killed_when_it_is_closed() -> None:
     assert not Path(f"/proc/{pid}/exe").exists(), "still running"
 
 
-async def test_the_browser_is_refused_netlink_and_so_never_notices_a_network_interface(browser: Browser) -> None:
-    status = Path(f"/proc/{await browser_pid(browser)}/status").read_text(encoding="ascii")
+@pytest.mark.full_chromium
+async def test_a_marked_test_gets_the_browser_that_people_use(browser: Browser) -> None:
+    assert Path(f"/proc/{await browser_pid(browser)}/exe").readlink().name == "chromium"
+
+
+@pytest.mark.needs("chromium")
+@pytest.mark.parametrize("full", [False, True])
+async def test_the_browser_is_refused_netlink_and_so_never_notices_a_network_interface(full: bool) -> None:
+    async with chromium(full=full) as browser:
+        status = Path(f"/proc/{await browser_pid(browser)}/status").read_text(encoding="ascii")
     assert "Seccomp:\t2\n" in status
     code = (
         "import socket; from testing.quiet_chromium import refuse_netlink; refuse_netlink(); socket.socket().close();"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.resources
+import importlib.util
 import json
 import re
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-_SCHEMAS = importlib.resources.files("kubernetes_validate") / "kubernetes-json-schema"
+# Found without importing the package, which imports jsonschema.
+_PACKAGE = importlib.util.find_spec("kubernetes_validate")
+assert _PACKAGE is not None
+assert _PACKAGE.origin is not None
+_SCHEMAS = Path(_PACKAGE.origin).parent / "kubernetes-json-schema"
 _STRICT = re.compile(r"v1\.(\d+)\.0-local-strict")
 
 Json = Mapping[str, Any]
@@ -43,6 +48,6 @@ def _definitions(release: str) -> Mapping[str, Json]:
 
 @cache
 def _validator(release: str, key: str) -> Any:
-    import jsonschema  # takes seconds, which each process that only collects tests would spend
+    import jsonschema  # takes more than a second, which each process that only collects tests would spend
 
     return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{key}", "$defs": _definitions(release)})

@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.soak)
 
 
-@pytest.fixture(scope="session", params=RUNTIMES)
+@pytest.fixture(scope="package", params=RUNTIMES)
 def runtime(request: pytest.FixtureRequest) -> Runtime:
     """What makes a stack one on this runtime."""
     if request.param == "process":
@@ -58,7 +58,7 @@ def runtime(request: pytest.FixtureRequest) -> Runtime:
     return on_docker(engine)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def doors(runtime: Runtime) -> Iterator[Doors]:
     with fresh_stack() as stack:
         runtime(stack)

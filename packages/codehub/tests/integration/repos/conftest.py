@@ -11,13 +11,13 @@ from testing.codehub.git_server import GitServer, running_git_server
 from testing.codehub.repositories import Repositories, open_repositories
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def git_server() -> Iterator[GitServer]:
     with running_git_server() as server:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shop(git_server: GitServer) -> Iterator[Repositories]:
     with fresh_stack() as stack:
         stack.with_tiny_ide()

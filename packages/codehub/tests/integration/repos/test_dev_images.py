@@ -38,14 +38,14 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def registry() -> Iterator[FeatureRegistry]:
     """With a certificate of its own authority, and a login."""
     with feature_registry(private=True) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def builder_shop(
     docker_engine: DockerEngine, git_server: GitServer, registry: FeatureRegistry
 ) -> Iterator[Repositories]:
