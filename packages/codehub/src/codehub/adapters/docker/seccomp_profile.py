@@ -15,8 +15,8 @@ from codehub.adapters.denied_calls import ABSENT, ALLOWED_FAMILIES, DENIED, NAME
 
 # Whose calls are known. On others, the engine's own filter applies.
 MACHINES: Final = frozenset({"x86_64", "aarch64"})
-# The families of sockets that Linux has had so far. They are compared as exact numbers: the kernel ignores the upper half of
-# the argument, so that a number above 32 bits could mean a refused family.
+# The families of sockets that Linux has had so far. They are compared as exact numbers: the kernel ignores the upper half
+# of the argument, so that a number above 32 bits could mean a refused family.
 _FAMILIES: Final = range(46)
 _NEW_NAMESPACES: Final = 0x7E020000  # the flags of clone that create namespaces
 # Linux, 32-bit addresses, UNAME26 and a query. Others turn off protections of the address space.

@@ -13,6 +13,7 @@ from codehub.domain.history import Generation, TimelineEntry
 # How many entries of a workspace are kept, about: a user who repeats a request must not fill the database.
 KEPT = 1_000
 _TRIM_EVERY = 16
+# Adds an entry.
 _INSERT = """
     INSERT INTO workspace_events (workspace_id, at, kind, message, actor, detail) VALUES (%s, %s, %s, %s, %s, %s)
     RETURNING id
