@@ -394,7 +394,8 @@ print("child", subprocess.run([sys.executable, "-c", ""]).returncode)
 """
 REFUSED = {  # by the process sandbox too, with the same errors
     "AF_VSOCK": 97, "AF_ALG": 97, "AF_BLUETOOTH": 97, "io_uring_setup": 38, "keyctl": 1, "add_key": 1,
-    "unshare a user namespace": 1, "clone3": 38, "setns": 1, "bpf": 1, "perf_event_open": 1, "userfaultfd": 38, "mount": 1, "open_by_handle_at": 1,
+    "unshare a user namespace": 1, "clone3": 38, "setns": 1, "bpf": 1, "perf_event_open": 1, "userfaultfd": 38,
+    "mount": 1, "open_by_handle_at": 1,
     "kexec_load": 1, "init_module": 1,
 }  # fmt: skip
 REFUSED_BY_ENGINES = {

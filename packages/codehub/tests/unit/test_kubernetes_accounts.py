@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from codehub.adapters.kubernetes.preflight import PERMISSIONS_OF
+from codehub.adapters.kubernetes.homes import ClaimOptions
+from codehub.adapters.kubernetes.preflight import PERMISSIONS_OF, unmet_needs
 from testing.codehub.kubernetes import rendered
 from testing.codehub.kubernetes_objects import pod_spec
 
@@ -80,3 +81,9 @@ def test_nobody_else_is_bound_to_a_role() -> None:
         for subject in one["subjects"]
     ]
     assert sorted(set(subjects)) == ["codehub", "codehub-api", "codehub-proxy"]
+
+
+async def test_a_program_that_is_none_of_the_parts_checks_no_rights_when_it_opens_the_cluster() -> None:
+    """`codehub doctor --archives` ended with a KeyError."""
+    no_client = cast(Any, None)
+    assert await unmet_needs(no_client, ClaimOptions(), "doctor") == []

@@ -62,7 +62,7 @@ class KubernetesBackends:
         try:
             async with asyncio.timeout(_PROBE_TIMEOUT_S):
                 await self.cluster.ping()
-                for missing in await unmet_needs(self.cluster.client, self.claims, part) if part else ():
+                for missing in await unmet_needs(self.cluster.client, self.claims, part):
                     _log.error(
                         "the Kubernetes cluster lacks what CodeHub needs", error=missing.message, fix=missing.fix
                     )

@@ -115,8 +115,11 @@ async def check_cluster(
 
 
 async def unmet_needs(client: ApiClient, claims: ClaimOptions, part: str = "coordinator") -> list[Check]:
-    """Return what a part lacks in a cluster that answers, as far as this is visible without creating anything."""
-    found = await _permissions(client, PERMISSIONS_OF[part])
+    """Return what a part lacks in a cluster that answers, as far as this is visible without creating anything.
+
+    Nothing is checked for other programs, such as `codehub doctor`, which has checks of its own.
+    """
+    found = await _permissions(client, PERMISSIONS_OF.get(part, ()))
     if part == "coordinator":  # it creates homes
         found += await _storage_class(client, claims.storage_class)
     return [one for one in found if one.fix]
