@@ -168,7 +168,7 @@ def test_the_first_release_serves_beside_ours_while_it_is_replaced(first_release
             client_of(proxy) as new_door,
             client_of(old_proxy) as old_door,
         ):
-            ours.wait(lambda: answers(old, "/health/ready"))
+            ours.wait(lambda: answers(old, "/health/ready") and answers(old_door, "/health"))
             # What one creates, the other shows; our coordinator leads and starts both.
             made = [
                 one.post("/api/v1/workspaces", json={"name": name}).json()["id"]
