@@ -134,6 +134,7 @@ class Viewer:
         self._left = asyncio.Event()
         self._exit_code: int | None = None
         self._asked_for_size = False
+        self._sent_size: dict[str, int] | None = None
 
     async def run(self) -> int | None:
         """Return the exit code of the program, or None if the user detached."""
@@ -160,6 +161,7 @@ class Viewer:
 
     def _typed(self) -> None:
         typed = os.read(sys.stdin.fileno(), 64 << 10)
+        self._resized()  # the signal may come later than what was typed after the change
         sent, leaves = self._keys.feed(typed)
         if sent:
             self._send(b"I" + sent)
@@ -167,7 +169,12 @@ class Viewer:
             self._left.set()
 
     def _resized(self) -> None:
-        self._send(b"R" + json.dumps(dict(_size())).encode())
+        if self._outgoing is not None and dict(_size()) != self._sent_size:
+            self._send(self._size_message())
+
+    def _size_message(self) -> bytes:
+        self._sent_size = dict(_size())
+        return b"R" + json.dumps(self._sent_size).encode()
 
     def _send(self, message: bytes) -> None:
         if self._outgoing is not None:
@@ -207,9 +214,9 @@ class Viewer:
 
     async def _show(self, socket: ClientConnection) -> None:
         """Draw what comes, until the connection ends with an error. Returns when the screen has to be drawn again."""
+        await socket.send(self._size_message())
         self._outgoing = asyncio.Queue()
-        self._resized()
-        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._typed)  # what was typed before is not lost
+        self._resized()  # while the message was sent
         sending = asyncio.ensure_future(self._send_all(socket, self._outgoing))
         try:
             while True:
@@ -236,6 +243,8 @@ class Viewer:
                 self._next = None
                 return False
             await asyncio.to_thread(_write, _RESET + _CLEAR + message[13:])
+            # What was typed until now is read now. The connection before may have ended for a screen in another size.
+            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._typed)
         elif kind == b"O":
             (begin,) = struct.unpack(">Q", message[1:9])
             # In a thread: if the user's terminal is slow or stopped, keys are still read.

@@ -48,10 +48,13 @@ class Window:
     def _set_size(self, cols: int, rows: int) -> None:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
 
-    def resize(self, cols: int, rows: int) -> None:
+    def resize(self, cols: int, rows: int, typed: str = "") -> None:
+        """Type before the client is told of the new size."""
         self._set_size(cols, rows)
         self.model.resize(cols, rows)
-        self.process.send_signal(signal.SIGWINCH)  # the kernel sends it to the foreground of a controlling terminal
+        self.type(typed)
+        if not typed:  # the kernel sends it to the foreground of a controlling terminal
+            self.process.send_signal(signal.SIGWINCH)
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
@@ -96,9 +99,11 @@ def test_a_terminal_is_opened_resized_detached_and_attached_again(doors: Doors) 
         first.type('stty size; echo o""pen ~.\r')  # not at the beginning of a line: typed, no detaching
         first.until("open ~.")
         first.until("20 90")
-        first.resize(70, 15)
-        first.type("stty size\r")
+        first.resize(70, 15, typed="stty size\r")
         first.until("15 70")
+        first.type('until [ "$(stty size)" = "18 80" ]; do sleep 0.1; done; echo resi""zed\r')
+        first.resize(80, 18)
+        first.until("resized")
         first.type("\r~~\x15export KEPT=7\r~.")
         assert first.exit_code() == 0
         assert termios.tcgetattr(first.slave) == first.before
@@ -143,6 +148,18 @@ def _type_until(viewer: Window, text: str) -> None:
         assert time.monotonic() < deadline, viewer.lines
         viewer.type(f"{text}\r")
         viewer._draw(0.5)
+
+
+def test_no_key_is_lost_that_is_typed_before_the_first_screen(doors: Doors) -> None:
+    """The terminal has another size than the window, so the first connection ends for a screen that fits."""
+    terminal = opened(doors, "for n in $(seq 100000); do read -r line || exit; echo got-$n-$line; done")
+    typed = 0
+    with window(doors, doors.workspace_id, terminal, cols=60) as viewer:
+        while not any("got-" in line for line in viewer.lines):
+            typed += 1
+            viewer.type(f"{typed}\r")
+            viewer._draw(0.01)
+        viewer.until(f"got-{typed}-{typed}")
 
 
 def test_attaching_does_not_wake_and_scripts_are_pointed_to_exec(doors: Doors) -> None:
