@@ -15,6 +15,7 @@ from psycopg.rows import DictRow
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.homes.layout import home_paths, inspect_home
 from codehub.adapters.homes.local_dir import LocalDirHomes
+from codehub.adapters.objectstore.layout import OWNER_KEY
 from codehub.domain.errors import Invalid
 from codehub.domain.gc import archive_key_of
 from codehub.domain.ids import time_of
@@ -26,7 +27,8 @@ DUMP: Final = "database.dump"
 HOMES: Final = "homes"
 ARCHIVES: Final = "archives"
 # Files of the data directory that are kept in addition to the database.
-KEPT_FILES: Final = ("admin-password", "installation-id", "secrets.key")
+INSTALLATION_FILE: Final = "installation-id"
+KEPT_FILES: Final = ("admin-password", INSTALLATION_FILE, "secrets.key")
 # A volume of an engine or a cluster is read only through that, so only archives of it are in a backup.
 IN_A_VOLUME: Final = "its home is a volume, of which a backup contains only archives"
 
@@ -174,11 +176,19 @@ def read_manifest(directory: Path) -> Manifest:
             store_ids=_texts(found, "store_ids"),
             stand_ins=_texts(found, "stand_ins"),
             incomplete=_texts(found, "incomplete"),
-            installation=str(found.get("installation", "")),
+            installation=str(found.get("installation", "")) or _kept_installation(directory),
             digest=hashlib.sha256(raw).hexdigest(),
         )
     except (ValueError, AttributeError) as error:
         raise Invalid(f"{directory / MANIFEST} is damaged: {error}") from error
+
+
+def _kept_installation(directory: Path) -> str:
+    """Return the installation's id for a backup of an older version, whose manifest does not have it."""
+    for place in (directory / INSTALLATION_FILE, directory / ARCHIVES / OWNER_KEY):
+        if place.exists() and (found := place.read_text(errors="replace").strip()):
+            return found
+    return ""
 
 
 def _texts(found: Mapping[str, Any], name: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -13,7 +14,8 @@ import pytest
 from codehub.adapters.homes.mark import MARK
 from codehub.adapters.objectstore.layout import ID_KEY, OWNER_KEY
 from codehub.adapters.objectstore.transfer import find_receipt
-from codehub.cli import pg_programs
+from codehub.cli import pg_programs, restore
+from codehub.cli.backup_format import MANIFEST
 from codehub.domain.errors import Transient
 from testing.codehub.backups import Installation
 from testing.codehub.full_stack import TIMEOUT_S, Stack
@@ -81,6 +83,30 @@ def test_a_repeated_restore_does_not_take_an_empty_database_for_the_restored_one
     new.execute("CREATE SCHEMA public", [])
     assert new.run("restore", str(saved))[0] == 0
     assert new.row(row)["name"] == "w"
+
+
+def test_a_repeated_restore_of_a_backup_of_an_older_version_completes(
+    old: Installation, new: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its manifest does not name the installation, and its archives are only in the dump."""
+    rows, saved = [old.create("w"), old.create("archived")], tmp_path / "saved"
+    old.archive(rows[1], remove=True)
+    old.execute("INSERT INTO system_facts VALUES ('installation_id', '\"the-installation\"')", [])
+    assert old.run("backup", str(saved))[0] == 0
+    written = json.loads((saved / MANIFEST).read_text())
+    kept = {name: written[name] for name in ("codehub", "created_at", "archives_outside")}
+    (saved / MANIFEST).write_text(json.dumps(kept))
+
+    def fail(*_: object, **__: object) -> None:
+        raise Transient("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restore, "settle_rows", fail)
+        assert new.run("restore", str(saved))[0] == FAILED
+    code, printed = new.run("restore", str(saved))
+    assert code == 0, printed
+    assert (new.files(rows[0]) / "note").read_text() == "written in w\n"
+    assert [new.row(row)["error_reason"] for row in rows] == [None, None]
 
 
 @pytest.mark.parametrize("owner", [b"somebody else", b""])
