@@ -47,6 +47,14 @@ with DirCursor(closed.parent, holds=True) as at:
     closed.chmod(0o755)
     at.leave()
 """
+MOVE = f"""{AS_NOBODY}
+home = Path(sys.argv[1], "home")
+with DirCursor(home, holds=True) as at:
+    for _ in range(80):
+        at.enter("deep")
+    for depth in (5, 3):
+        Path(home, *["deep"] * depth).rename(home.with_name(f"elsewhere-{{depth}}"))
+"""
 FAIL = f"""{AS_NOBODY}
 home = Path(sys.argv[1])
 assert tree_bytes(home)
@@ -133,6 +141,15 @@ def test_a_mode_that_its_user_sets_meanwhile_stays(place: Path) -> None:
     os.chown(closed, NOBODY, NOBODY)
     as_nobody(CHANGE, place)
     assert stat.S_IMODE(closed.stat().st_mode) == 0o755
+
+
+def test_modes_are_as_before_if_directories_were_moved_meanwhile(place: Path) -> None:
+    home = place / "home"
+    home.joinpath(*["deep"] * 80).mkdir(parents=True)
+    give(home)
+    home.chmod(0o300)
+    as_nobody(MOVE, place)
+    assert stat.S_IMODE(home.stat().st_mode) == 0o300
 
 
 def test_a_home_that_is_closed_itself_is_archived(place: Path) -> None:

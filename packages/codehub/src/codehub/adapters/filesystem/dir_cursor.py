@@ -83,9 +83,10 @@ class DirCursor:
         with contextlib.suppress(OSError):  # an ancestor was moved meanwhile
             while self._names and self._modes:
                 self.leave()
-            self._release(0, self._fds[0])
-        for fd in self._fds:
+        for depth, fd in enumerate(self._fds):
             if fd is not None:
+                with contextlib.suppress(OSError):
+                    self._release(depth, fd)
                 os.close(fd)
         self._fds.clear()
 
