@@ -43,6 +43,8 @@ _ROWS = """
 """
 # Returns the installation's id.
 _INSTALLATION = "SELECT value #>> '{}' AS id FROM system_facts WHERE name = 'installation_id'"
+# Returns the id of the archive store, once a coordinator has used it.
+_ARCHIVE_STORE = "SELECT value ->> 'id' AS id FROM system_facts WHERE name = 'store.archives'"
 # Lists the recorded archives of the live workspaces, oldest first.
 _RECORDED = """
     SELECT a.workspace_id, a.archive_key, a.op_id FROM workspace_archives a JOIN workspaces w ON w.id = a.workspace_id
@@ -90,6 +92,12 @@ def rows_of(connection: psycopg.Connection[DictRow]) -> list[Row]:
 def installation_of(connection: psycopg.Connection[DictRow]) -> str:
     """Return the id of the installation in a database; empty if it never ran."""
     found = connection.execute(_INSTALLATION).fetchone()
+    return "" if found is None else str(found["id"])
+
+
+def archive_store_of(connection: psycopg.Connection[DictRow]) -> str:
+    """Return the id of the archive store that a database knows; empty if it knows none."""
+    found = connection.execute(_ARCHIVE_STORE).fetchone()
     return "" if found is None else str(found["id"])
 
 
