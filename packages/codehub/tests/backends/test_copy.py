@@ -7,6 +7,7 @@ import fcntl
 import os
 import socket
 import stat
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import pytest
 
 from codehub.adapters.filesystem import copy as copying
 from codehub.adapters.filesystem import walk as walking
-from codehub.adapters.filesystem.copy import copy_tree
+from codehub.adapters.filesystem.copy import IncompleteCopy, copy_tree
 from codehub.adapters.filesystem.dir_cursor import DirCursor
 from codehub.adapters.filesystem.remove import remove_tree
 
@@ -62,6 +63,24 @@ def test_everything_a_home_has_is_kept(tmp_path: Path) -> None:
     with (target / "holes").open("rb") as holes:
         holes.seek(64 << 20)
         assert holes.read(3) == b"end"
+
+
+@pytest.mark.needs("root")
+def test_an_attribute_that_the_target_cannot_keep_is_named(tmp_path: Path) -> None:
+    source, disk = tmp_path / "source", tmp_path / "disk"
+    source.mkdir()
+    disk.mkdir()
+    (source / "file").write_text("content")
+    (source / "file").chmod(0o640)
+    os.setxattr(source / "file", "user.note", b"written by a user")
+    subprocess.run(["mount", "-t", "ramfs", "none", disk], check=True)  # has no attributes
+    try:
+        with pytest.raises(IncompleteCopy, match=r"file: its extended attribute user.note cannot be kept"):
+            copy_tree(source, disk / "target")
+        assert (disk / "target/file").read_text() == "content"
+        assert stat.S_IMODE((disk / "target/file").stat().st_mode) == 0o640
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 def test_a_copy_is_repeated_over_what_an_earlier_one_left(tmp_path: Path) -> None:

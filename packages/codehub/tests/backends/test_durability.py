@@ -37,9 +37,9 @@ class Recording(Store):
         super().__init__(url)
         self.done: list[str] = []
 
-    def put(self, name: str, content: bytes) -> None:
+    def put_new(self, name: str, content: bytes) -> None:
         self.done.append(f"put {name.rpartition('/')[2]}")
-        super().put(name, content)
+        super().put_new(name, content)
 
     def sync(self, name: str) -> None:
         super().sync(name)

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from codehub.adapters.objectstore.ahead import ahead
 from codehub.adapters.objectstore.archives import ObjectArchives
+from codehub.adapters.objectstore.compression import compressed
 from codehub.adapters.objectstore.store import Store, StoreOptions
 from codehub.adapters.objectstore.transfer import Checkpoint, Job, find_receipt, nowhere, read_meta, upload
 from codehub.adapters.tarball import format as tar
-from codehub.adapters.tarball.pack import Packed
-from codehub.domain.errors import BackendDown, FenceLost
+from codehub.adapters.tarball.pack import Packed, pack_tree
+from codehub.domain.errors import BackendDown, Denied, FenceLost, Transient
 from codehub.ports.fence import Fence, ignore_progress, no_fence
 from codehub.ports.homes import ArchiveReceipt
 from testing.codehub.contracts.archives import lost_after
+from testing.codehub.objectstore import S3Server
+from testing.codehub.trees import make_rich_tree
 
 WORKSPACE = "0190a000-0000-7000-8000-000000000001"
 KEY = f"{WORKSPACE}/op-1/home.tar.zst"
@@ -94,6 +102,64 @@ def test_a_leader_that_was_frozen_does_not_replace_what_the_next_one_verified(st
     assert archive_is_intact(root, store, committed)
 
 
+@pytest.fixture(params=["files", pytest.param("s3", marks=pytest.mark.xdist_group("s3"))])
+def any_store(request: pytest.FixtureRequest, store: Store) -> Iterator[Store]:
+    if request.param == "files":
+        yield store
+        return
+    server: S3Server = request.getfixturevalue("s3_server")
+    made = server.fresh()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["data", "meta"])
+def test_a_leader_that_freezes_between_its_check_and_a_write_replaces_nothing(any_store: Store, number: int) -> None:
+    """The check of its term passed, and it goes on when the next leader may have removed the home."""
+    checks, committed = 0, []
+
+    def fence() -> None:
+        nonlocal checks
+        checks += 1
+        if checks == number:
+            with ThreadPoolExecutor(1) as next_leader:
+                committed.append(next_leader.submit(archive, any_store, home()).result())
+
+    with pytest.raises(Transient):
+        archive(any_store, home(), fence=fence)
+    assert find_receipt(any_store, KEY) == committed[0]
+    digest = hashlib.sha256(b"".join(any_store.stream(KEY))).hexdigest()
+    assert digest == committed[0].sha256
+
+
+def test_a_home_at_rest_has_the_same_archive_each_time(tmp_path: Path) -> None:
+    """Where a store cannot refuse a late write, what is written late equals what is there."""
+    tree = tmp_path / "home"
+    make_rich_tree(tree, big=12_000_000)
+
+    def made() -> str:
+        with contextlib.closing(ahead(pack_tree(tree, Packed()), "test")) as chunks:
+            return hashlib.sha256(b"".join(compressed(chunks))).hexdigest()
+
+    assert len({made() for _ in range(3)}) == 1
+
+
+async def test_one_of_two_installations_gets_a_new_store(any_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each of them would remove the archives of the other, which no workspace of its own needs."""
+    real = any_store.get
+
+    def get_while_another_claims(key: str) -> bytes | None:
+        found = real(key)
+        if found is None:
+            monkeypatch.setattr(any_store, "get", real)
+            asyncio.run(ObjectArchives(any_store).claim("the other"))
+        return found
+
+    monkeypatch.setattr(any_store, "get", get_while_another_claims)
+    with pytest.raises(Denied, match="the other"):
+        await ObjectArchives(any_store).claim("this one")
+
+
 def archive_is_intact(root: Path, store: Store, receipt: ArchiveReceipt) -> bool:
     digest = hashlib.sha256((root / KEY).read_bytes()).hexdigest()
     return digest == receipt.sha256 == read_meta(store, KEY).sha256
@@ -154,7 +220,13 @@ class NotFoundForAll(BaseHTTPRequestHandler):
 @pytest.fixture
 def unroutable() -> Iterator[Store]:
     """An S3 store behind a reverse proxy that does not know its backend at the moment. A deleted bucket answers alike."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), NotFoundForAll) as server:
+    with served(NotFoundForAll) as store:
+        yield store
+
+
+@contextlib.contextmanager
+def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[Store]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         endpoint = f"http://127.0.0.1:{server.server_address[1]}"
         options = StoreOptions(endpoint, "us-east-1", "access", "secret", timeout_s=30, retries=0)
@@ -162,6 +234,33 @@ def unroutable() -> Iterator[Store]:
         yield made
         made.close()
         server.shutdown()
+
+
+class NoConditions(BaseHTTPRequestHandler):
+    """As some stores answer to a header that they do not know."""
+
+    stored: ClassVar[dict[str, bytes]] = {}
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        refused = "if-none-match" in self.headers
+        answer = b"<Error><Code>NotImplemented</Code></Error>" if refused else b""
+        if not refused:
+            self.stored[self.path] = body
+        self.send_response(501 if refused else 200)
+        self.send_header("etag", '"1"')
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_store_without_conditional_writes_is_written_to_all_the_same() -> None:
+    with served(NoConditions) as store:
+        store.put_new(f"{KEY}.meta", b"content")
+    assert NoConditions.stored == {f"/archives/below/{KEY}.meta": b"content"}
 
 
 async def test_archives_are_not_lost_because_a_proxy_answers_404_to_everything(unroutable: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ NOBODY = 65534
 AS_NOBODY = """
 import codecs, os, sys
 from pathlib import Path
+from codehub.adapters.filesystem.copy import copy_tree
+from codehub.adapters.filesystem.dir_cursor import DirCursor
 from codehub.adapters.homes.space import tree_bytes
 from codehub.adapters.kubernetes.transfer_server import _of_packing
 from codehub.adapters.tarball.pack import Packed, pack_tree
@@ -32,6 +35,25 @@ packed = Packed()
 stream = b"".join(pack_tree(home, packed))
 assert unpack_tree([stream], out, len(stream)) == packed.entries
 assert tree_bytes(home) >= 1024 * packed.entries
+"""
+COPY = f"""{AS_NOBODY}
+home, out = map(Path, sys.argv[1:])
+copy_tree(home, out)
+"""
+CHANGE = f"""{AS_NOBODY}
+closed = Path(sys.argv[1], "closed")
+with DirCursor(closed.parent, holds=True) as at:
+    at.enter("closed")
+    closed.chmod(0o755)
+    at.leave()
+"""
+MOVE = f"""{AS_NOBODY}
+home = Path(sys.argv[1], "home")
+with DirCursor(home, holds=True) as at:
+    for _ in range(80):
+        at.enter("deep")
+    for depth in (5, 3):
+        Path(home, *["deep"] * depth).rename(home.with_name(f"elsewhere-{{depth}}"))
 """
 FAIL = f"""{AS_NOBODY}
 home = Path(sys.argv[1])
@@ -98,6 +120,36 @@ def test_they_are_archived_and_restored_as_they_are(place: Path) -> None:
     as_nobody(SURVIVE, home, out)
     assert differences(before, fingerprint(out)) == []
     assert fingerprint(home) == before, "their modes are as before"
+
+
+def test_they_are_backed_up_as_they_are(place: Path) -> None:
+    home, out = place / "home", place / "out"
+    home.mkdir()
+    unreadable_tree(home)
+    before = fingerprint(home)
+    as_nobody(COPY, home, out)
+    assert differences(before, fingerprint(out)) == []
+    assert fingerprint(home) == before, "their modes are as before"
+    as_nobody(COPY, out, place / "restored")
+    assert differences(before, fingerprint(place / "restored")) == []
+
+
+def test_a_mode_that_its_user_sets_meanwhile_stays(place: Path) -> None:
+    """Workspaces run while they are backed up."""
+    closed = place / "closed"
+    closed.mkdir(mode=0)
+    os.chown(closed, NOBODY, NOBODY)
+    as_nobody(CHANGE, place)
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o755
+
+
+def test_modes_are_as_before_if_directories_were_moved_meanwhile(place: Path) -> None:
+    home = place / "home"
+    home.joinpath(*["deep"] * 80).mkdir(parents=True)
+    give(home)
+    home.chmod(0o300)
+    as_nobody(MOVE, place)
+    assert stat.S_IMODE(home.stat().st_mode) == 0o300
 
 
 def test_a_home_that_is_closed_itself_is_archived(place: Path) -> None:

@@ -21,9 +21,11 @@ import pytest
 
 from codehub.adapters.objectstore.compression import compressed
 from codehub.adapters.objectstore.layout import Meta
-from codehub.adapters.tarball.format import END
+from codehub.adapters.tarball.format import END, FILE, Entry, encode
 from testing.ports import free_port
 
+_TAR = encode(Entry(b"./file", FILE)) + END
+_HOME = b"".join(compressed([_TAR]))
 _REQUEST = b"POST /finish HTTP/1.1\r\nhost: pod\r\nauthorization: Bearer secret\r\ncontent-length: 0\r\n\r\n"
 # Finalizing the interpreter is fatal here, as it is for a thread that ends during it in an image without libgcc_s.
 _PROGRAM = """
@@ -110,15 +112,41 @@ def test_a_message_that_cannot_be_written_is_a_failure_with_a_reason(pod: Pod) -
 def test_a_home_that_could_not_be_written_to_its_disk_is_not_restored(pod: Pod, error: str) -> None:
     """A failed flush is reported once. Flushing again would succeed, and the archive might be removed later."""
     pod.connect().close()
-    content = b"".join(compressed([END]))
-    meta = Meta(hashlib.sha256(content).hexdigest(), len(content), len(END), 0)
-    headers = {
+    assert restored(pod) == (500, error)
+
+
+def restored(pod: Pod) -> tuple[int, str | None]:
+    """Restore a home with one file. Returns the status and the error."""
+    caller = http.client.HTTPConnection("127.0.0.1", pod.port, timeout=60)
+    with contextlib.closing(caller):
+        caller.request("PUT", "/restore", iter([_HOME]), _headers(), encode_chunked=True)
+        answer = caller.getresponse()
+        return answer.status, json.loads(answer.read()).get("error")
+
+
+def _headers() -> dict[str, str]:
+    meta = Meta(hashlib.sha256(_HOME).hexdigest(), len(_HOME), len(_TAR), 1)
+    return {
         "authorization": "Bearer secret",
         "transfer-encoding": "chunked",
         "x-codehub-meta": meta.render().decode().strip().replace("\n", " "),
     }
-    caller = http.client.HTTPConnection("127.0.0.1", pod.port, timeout=60)
-    with contextlib.closing(caller):
-        caller.request("PUT", "/restore", iter([content]), headers, encode_chunked=True)
-        answer = caller.getresponse()
-        assert (answer.status, json.loads(answer.read())["error"]) == (500, error)
+
+
+def test_a_home_that_is_being_restored_again_is_not_complete(pod: Pod, tmp_path: Path) -> None:
+    """A second request empties the home that the first one restored, and whose caller is about to mark it."""
+    pod.connect().close()
+    assert restored(pod) == (200, None)
+    file = tmp_path / "home/file"
+    assert file.exists()
+    with pod.connect() as second:
+        head = "".join(f"{name}: {value}\r\n" for name, value in _headers().items())
+        second.sendall(f"PUT /restore HTTP/1.1\r\nhost: pod\r\n{head}\r\n".encode())
+        deadline = time.monotonic() + 60
+        while file.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        with pod.connect() as first:
+            first.sendall(_REQUEST)
+            assert pod.exit_code() == 0
+    assert json.loads(pod.log.read_text()) == {}, "nothing attests that the home is complete"

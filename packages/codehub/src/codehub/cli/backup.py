@@ -45,6 +45,7 @@ from codehub.cli.backup_format import (
     Manifest,
     Recorded,
     Row,
+    archive_store_of,
     has_home,
     home_in,
     installation_of,
@@ -136,7 +137,7 @@ def _copy(settings: Settings, url: str, directory: Path, progress: ProgressLine)
         progress.begin("Copying the database")
         pg_programs.dump(url, directory / DUMP, exported["id"], settings.data_dir)
         rows, before = rows_of(connection), recorded_archives(connection)
-        installation = installation_of(connection)
+        installation, store_id = installation_of(connection), archive_store_of(connection)
     copies.copy_new(rows)
     store = Store(settings.archives)
     try:
@@ -148,6 +149,8 @@ def _copy(settings: Settings, url: str, directory: Path, progress: ProgressLine)
         with psycopg.connect(url, row_factory=dict_row) as connection:
             after = recorded_archives(connection)
         stand_ins, incomplete = _judge(rows, before, after, copies, kept)
+        if store_id and ids.get(ID_KEY, "").strip() != store_id:
+            failed |= {one.workspace_id: _not_the_store(store) for one in before}
         incomplete |= {row.id: failed[row.id] for row in rows if row.id in failed and row.id not in incomplete}
     finally:
         store.close()
@@ -299,6 +302,13 @@ def _judge(
             home = home_in(copies.homes, row)
             incomplete[row.id] = copies.incomplete.get(home) or _unlike(row, home)
     return stand_ins, incomplete
+
+
+def _not_the_store(store: Store) -> str:
+    return (
+        f"its archives are not in {store.place}, which is not the archive store that it was: is its disk mounted, and "
+        "CODEHUB_ARCHIVE_URL that of `codehub up`?"
+    )
 
 
 def _unlike(row: Row, home: Path) -> str:

@@ -15,6 +15,7 @@ from psycopg.rows import DictRow
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.homes.layout import home_paths, inspect_home
 from codehub.adapters.homes.local_dir import LocalDirHomes
+from codehub.adapters.objectstore.layout import OWNER_KEY
 from codehub.domain.errors import Invalid
 from codehub.domain.gc import archive_key_of
 from codehub.domain.ids import time_of
@@ -26,7 +27,8 @@ DUMP: Final = "database.dump"
 HOMES: Final = "homes"
 ARCHIVES: Final = "archives"
 # Files of the data directory that are kept in addition to the database.
-KEPT_FILES: Final = ("admin-password", "installation-id", "secrets.key")
+INSTALLATION_FILE: Final = "installation-id"
+KEPT_FILES: Final = ("admin-password", INSTALLATION_FILE, "secrets.key")
 # A volume of an engine or a cluster is read only through that, so only archives of it are in a backup.
 IN_A_VOLUME: Final = "its home is a volume, of which a backup contains only archives"
 
@@ -41,6 +43,8 @@ _ROWS = """
 """
 # Returns the installation's id.
 _INSTALLATION = "SELECT value #>> '{}' AS id FROM system_facts WHERE name = 'installation_id'"
+# Returns the id of the archive store, once a coordinator has used it.
+_ARCHIVE_STORE = "SELECT value ->> 'id' AS id FROM system_facts WHERE name = 'store.archives'"
 # Lists the recorded archives of the live workspaces, oldest first.
 _RECORDED = """
     SELECT a.workspace_id, a.archive_key, a.op_id FROM workspace_archives a JOIN workspaces w ON w.id = a.workspace_id
@@ -88,6 +92,12 @@ def rows_of(connection: psycopg.Connection[DictRow]) -> list[Row]:
 def installation_of(connection: psycopg.Connection[DictRow]) -> str:
     """Return the id of the installation in a database; empty if it never ran."""
     found = connection.execute(_INSTALLATION).fetchone()
+    return "" if found is None else str(found["id"])
+
+
+def archive_store_of(connection: psycopg.Connection[DictRow]) -> str:
+    """Return the id of the archive store that a database knows; empty if it knows none."""
+    found = connection.execute(_ARCHIVE_STORE).fetchone()
     return "" if found is None else str(found["id"])
 
 
@@ -174,11 +184,19 @@ def read_manifest(directory: Path) -> Manifest:
             store_ids=_texts(found, "store_ids"),
             stand_ins=_texts(found, "stand_ins"),
             incomplete=_texts(found, "incomplete"),
-            installation=str(found.get("installation", "")),
+            installation=str(found.get("installation", "")) or _kept_installation(directory),
             digest=hashlib.sha256(raw).hexdigest(),
         )
     except (ValueError, AttributeError) as error:
         raise Invalid(f"{directory / MANIFEST} is damaged: {error}") from error
+
+
+def _kept_installation(directory: Path) -> str:
+    """Return the installation's id for a backup of an older version, whose manifest does not have it."""
+    for place in (directory / INSTALLATION_FILE, directory / ARCHIVES / OWNER_KEY):
+        if place.exists() and (found := place.read_text(errors="replace").strip()):
+            return found
+    return ""
 
 
 def _texts(found: Mapping[str, Any], name: str) -> dict[str, str]:

@@ -52,7 +52,7 @@ def refuse_foreign_store(saved: Path, manifest: Manifest, store: Store) -> None:
     there = {key: (store.get(key) or b"").decode("utf-8", "replace").strip() for key in (OWNER_KEY, ID_KEY)}
     if not any(there.values()) and next(iter(store.paths()), None) is None:
         return
-    if not any(ids.values()) or there != ids:
+    if not any(ids.values()) or any(there[key] != found for key, found in ids.items()):
         raise Conflict(
             f"the archive store {store.place} has files of another installation: set CODEHUB_ARCHIVE_URL to an empty one, "
             "or to the one that was backed up"
@@ -60,10 +60,16 @@ def refuse_foreign_store(saved: Path, manifest: Manifest, store: Store) -> None:
 
 
 def _ids_of(saved: Path, manifest: Manifest) -> dict[str, str]:
-    ids = {key: manifest.store_ids.get(key, "").strip() for key in (OWNER_KEY, ID_KEY)}
-    for key in ids:
-        if not ids[key] and (saved / key).exists():  # a backup of an older version
-            ids[key] = (saved / key).read_text(errors="replace").strip()
+    """Return what the store had. Of an object store, a backup of an older version knows only whose it was."""
+    if manifest.store_ids:
+        return {key: manifest.store_ids.get(key, "").strip() for key in (OWNER_KEY, ID_KEY)}
+    ids = {
+        key: (saved / key).read_text(errors="replace").strip()
+        for key in (OWNER_KEY, ID_KEY)
+        if (saved / key).exists()
+    }
+    if manifest.installation:
+        ids.setdefault(OWNER_KEY, manifest.installation)
     return ids
 
 

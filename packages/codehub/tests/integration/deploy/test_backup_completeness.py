@@ -15,6 +15,7 @@ import pytest
 from codehub.adapters.filesystem import dir_cursor, hard_links
 from codehub.adapters.filesystem.dir_cursor import DirCursor
 from codehub.adapters.homes.layout import inspect_home
+from codehub.adapters.objectstore.layout import ID_KEY
 from codehub.cli import backup as backup_command
 from codehub.cli import pg_programs
 from codehub.cli.backup import _HomeCopies
@@ -146,6 +147,24 @@ def test_a_missing_or_damaged_archive_is_named_and_its_workspace_is_not_restored
     assert sorted(manifest(tmp_path / "saved")["incomplete"]) == sorted([gone.id, damaged.id])
     assert new.run("restore", str(tmp_path / "saved"))[0] == INCOMPLETE
     assert {new.row(row)["error_reason"] for row in (gone, damaged)} == {"DataLost"}
+
+
+def test_an_archive_store_that_is_not_the_one_it_was_is_named(
+    old: Installation, new: Installation, tmp_path: Path
+) -> None:
+    """Its disk is not mounted, or CODEHUB_ARCHIVE_URL is not that of `codehub up`. All homes are there."""
+    rows = [old.create("archived-before"), old.create("never-archived")]
+    old.archive(rows[0], remove=False)
+    (old.archives_dir / ID_KEY).write_text("the-store\n")
+    old.execute('INSERT INTO system_facts VALUES (\'store.archives\', \'{"id": "the-store", "place": "x"}\')', [])
+    assert old.run("backup", str(tmp_path / "whole"))[0] == 0
+    old.archives_dir.rename(tmp_path / "unmounted")
+    code, printed = old.run("backup", str(tmp_path / "saved"))
+    assert (code, "1 of 2 workspaces" in printed) == (INCOMPLETE, True), printed
+    assert list(manifest(tmp_path / "saved")["incomplete"]) == [rows[0].id]
+    assert "is its disk mounted" in printed
+    assert new.run("restore", str(tmp_path / "saved"))[0] == 0
+    assert [new.row(row)["error_reason"] for row in rows] == [None, None]
 
 
 @pytest.mark.parametrize("storage", ["docker-volume", "pvc"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -13,7 +14,8 @@ import pytest
 from codehub.adapters.homes.mark import MARK
 from codehub.adapters.objectstore.layout import ID_KEY, OWNER_KEY
 from codehub.adapters.objectstore.transfer import find_receipt
-from codehub.cli import pg_programs
+from codehub.cli import pg_programs, restore
+from codehub.cli.backup_format import MANIFEST
 from codehub.domain.errors import Transient
 from testing.codehub.backups import Installation
 from testing.codehub.full_stack import TIMEOUT_S, Stack
@@ -81,6 +83,53 @@ def test_a_repeated_restore_does_not_take_an_empty_database_for_the_restored_one
     new.execute("CREATE SCHEMA public", [])
     assert new.run("restore", str(saved))[0] == 0
     assert new.row(row)["name"] == "w"
+
+
+def test_a_repeated_restore_of_a_backup_of_an_older_version_completes(
+    old: Installation, new: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its manifest does not name the installation, and its archives are only in the dump."""
+    rows, saved = [old.create("w"), old.create("archived")], tmp_path / "saved"
+    old.archive(rows[1], remove=True)
+    old.execute("INSERT INTO system_facts VALUES ('installation_id', '\"the-installation\"')", [])
+    assert old.run("backup", str(saved))[0] == 0
+    make_older(saved)
+
+    def fail(*_: object, **__: object) -> None:
+        raise Transient("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restore, "settle_rows", fail)
+        assert new.run("restore", str(saved))[0] == FAILED
+    code, printed = new.run("restore", str(saved))
+    assert code == 0, printed
+    assert (new.files(rows[0]) / "note").read_text() == "written in w\n"
+    assert [new.row(row)["error_reason"] for row in rows] == [None, None]
+
+
+def make_older(saved: Path) -> None:
+    written = json.loads((saved / MANIFEST).read_text())
+    kept = {name: written[name] for name in ("codehub", "created_at", "archives_outside")}
+    (saved / MANIFEST).write_text(json.dumps(kept))
+
+
+@pytest.mark.xdist_group("s3")
+@pytest.mark.parametrize(("owner", "expected"), [("the-installation", 0), ("another", CONFLICT)])
+def test_an_object_store_is_used_again_by_a_backup_of_an_older_version_that_was_its_own(
+    old: Installation, new: Installation, tmp_path: Path, s3_server: S3Server, owner: str, expected: int
+) -> None:
+    store = s3_server.fresh()
+    store.put(OWNER_KEY, owner.encode())
+    store.put(ID_KEY, b"the-store\n")
+    old.create("w")
+    (old.place / "installation-id").write_text("the-installation\n")
+    old.more = new.more = s3_server.environment(store)
+    saved = tmp_path / "saved"
+    assert old.run("backup", str(saved))[0] == 0
+    make_older(saved)
+    code, printed = new.run("restore", str(saved))
+    assert code == expected, printed
+    store.close()
 
 
 @pytest.mark.parametrize("owner", [b"somebody else", b""])

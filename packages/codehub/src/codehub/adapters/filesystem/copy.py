@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Final, assert_never
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor, open_unreadable
@@ -86,7 +87,7 @@ def copy_tree(source: Path, target: Path, report: Callable[[int], None] = lambda
 
 
 def _copy_below(source: Path, target: Path, copy: _Copy) -> None:
-    with DirCursor(source) as here, DirCursor(target) as there:
+    with DirCursor(source, holds=True) as here, _Target(target) as there:
         steps = walk(here, may_vanish=_CHANGED, on_error=copy.failed)
         while (step := _next(steps)) is not None:
             copy.report(0)
@@ -99,7 +100,7 @@ def _copy_below(source: Path, target: Path, copy: _Copy) -> None:
                     copy.parts.append(step.name)
                 case Kind.LEAVING:
                     try:
-                        _set_all(there.fd, os.fstat(here.fd), here.fd)
+                        _set_all(there.fd, os.fstat(here.fd), here.fd, here.mode)
                     except OSError as error:
                         copy.failed("", error)
                 case Kind.LEFT:
@@ -111,7 +112,34 @@ def _copy_below(source: Path, target: Path, copy: _Copy) -> None:
                     assert_never(step.kind)
 
 
-def _copy_entry(name: str, here: int, there: DirCursor, copy: _Copy) -> None:
+class _Target(DirCursor):
+    """Where the copies are made, and a second position there: that of the first name of a hard link."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._first = DirCursor(root, holds=True)
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self._first.__exit__(kind, exc, tb)
+        super().__exit__(kind, exc, tb)
+
+    def link(self, first: str, name: str) -> None:
+        """Create `name` here as another name of the file `first`, a path from the root."""
+        try:
+            os.link(first, name, src_dir_fd=self.root, dst_dir_fd=self.fd, follow_symlinks=False)
+        except PermissionError:
+            if os.geteuid() == 0:
+                raise
+            # A directory on the way has its final mode, which denies access to us as its owner.
+            *above, last = first.split("/")
+            try:
+                source = self._first.goto(above)
+                os.link(last, name, src_dir_fd=source, dst_dir_fd=self.fd, follow_symlinks=False)
+            finally:
+                self._first.ascend(0)
+
+
+def _copy_entry(name: str, here: int, there: _Target, copy: _Copy) -> None:
     try:
         _copy_file(name, here, there, copy)
     except _Vanished:
@@ -143,7 +171,7 @@ def _unless_changed() -> Iterator[None]:
         raise
 
 
-def _copy_file(name: str, here: int, to: DirCursor, copy: _Copy) -> None:
+def _copy_file(name: str, here: int, to: _Target, copy: _Copy) -> None:
     with _unless_changed():
         found = os.stat(name, dir_fd=here, follow_symlinks=False)
         link = os.readlink(name, dir_fd=here) if stat.S_ISLNK(found.st_mode) else ""
@@ -165,7 +193,7 @@ def _copy_file(name: str, here: int, to: DirCursor, copy: _Copy) -> None:
     os.utime(name, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=there, follow_symlinks=False)
 
 
-def _copy_regular(name: str, here: int, to: DirCursor, copy: _Copy) -> None:
+def _copy_regular(name: str, here: int, to: _Target, copy: _Copy) -> None:
     there = to.fd
     with _unless_changed():
         source = _open(name, here)
@@ -177,7 +205,7 @@ def _copy_regular(name: str, here: int, to: DirCursor, copy: _Copy) -> None:
         if found.st_nlink > 1:
             # Relative, so that a copy of this copy is within the same limits, wherever it is.
             first = copy.links.of(found, os.fsencode("/".join([*copy.parts, name])))
-            if first is not None and _linked(first, name, to):
+            if first is not None and _linked(os.fsdecode(first), name, to):
                 return
         made = os.open(name, _NEW, 0o600, dir_fd=there)
         try:
@@ -186,7 +214,7 @@ def _copy_regular(name: str, here: int, to: DirCursor, copy: _Copy) -> None:
             except OSError:
                 os.unlink(name, dir_fd=there)  # a part of a file must not be taken for it
                 raise
-            _set_all(made, found, source)
+            _set_all(made, found, source, stat.S_IMODE(found.st_mode))
         finally:
             os.close(made)
     finally:
@@ -200,10 +228,10 @@ def _open(name: str, here: int) -> int:
         return open_unreadable(name, _READ, 0o400, here)
 
 
-def _linked(first: bytes, name: str, to: DirCursor) -> bool:
+def _linked(first: str, name: str, to: _Target) -> bool:
     """Whether it is a link to the first copy now. A path may be too long for that: then it is copied again."""
     try:
-        os.link(first, os.fsencode(name), src_dir_fd=to.root, dst_dir_fd=to.fd, follow_symlinks=False)
+        to.link(first, name)
     except OSError as error:
         if error.errno not in (errno.ENAMETOOLONG, errno.EMLINK, errno.EPERM):
             raise
@@ -252,15 +280,21 @@ def _make_way(name: str, there: int, *, for_directory: bool = False) -> None:
     os.unlink(name, dir_fd=there)
 
 
-def _set_all(made: int, found: os.stat_result, source: int) -> None:
+def _set_all(made: int, found: os.stat_result, source: int, mode: int) -> None:
     """Give a copy the owner, attributes, mode and times of the original."""
     with _if_allowed():
         os.fchown(made, found.st_uid, found.st_gid)
+    refused = None
     for name, value in kept_xattrs(source):
-        with contextlib.suppress(OSError):  # not supported there
+        try:
             os.setxattr(made, name, value)
-    os.fchmod(made, stat.S_IMODE(found.st_mode))
+        except OSError as error:
+            if name.startswith("user."):  # ACLs need a file system that we may not have
+                refused = OSError(errno.ENOTSUP, f"its extended attribute {name} cannot be kept: {error.strerror}")
+    os.fchmod(made, mode)
     os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
+    if refused is not None:
+        raise refused
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 KEPT_OPEN = 64  # levels; far below the usual limit of 1,024 descriptors
@@ -75,16 +76,17 @@ class DirCursor:
         self._closed: dict[int, tuple[int, int]] = {}  # by depth: which directory was open there
         self._hold(self.fd, 0, str(root))
 
-    def __enter__(self) -> DirCursor:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
         with contextlib.suppress(OSError):  # an ancestor was moved meanwhile
             while self._names and self._modes:
                 self.leave()
-            self._release(0, self._fds[0])
-        for fd in self._fds:
+        for depth, fd in enumerate(self._fds):
             if fd is not None:
+                with contextlib.suppress(OSError):
+                    self._release(depth, fd)
                 os.close(fd)
         self._fds.clear()
 
@@ -185,7 +187,10 @@ class DirCursor:
 
     def _release(self, depth: int, fd: int | None) -> None:
         mode = self._modes.pop(depth, None)
-        if mode is not None and fd is not None:
+        if mode is None or fd is None:
+            return
+        # Its user may have changed it meanwhile: workspaces run while they are backed up.
+        if os.fstat(fd).st_mode & 0o777 == (mode | 0o500) & 0o777:
             os.fchmod(fd, mode)
 
     def _above(self, fd: int) -> int | None:

@@ -65,6 +65,7 @@ class State:
     secret: str
     direction: str
     result: dict[str, object] | None = None
+    attested: dict[str, object] | None = None
     latest: int = 0
     last_asked: float = 0.0
 
@@ -78,10 +79,22 @@ class State:
             self.latest += 1
             return self.latest
 
+    def begin(self, number: int) -> None:
+        """Begin a turn, before anything of the home is changed: from now on, no earlier result holds."""
+        with self.counter:
+            self.check(number)
+            self.result = None
+
     def check(self, number: int) -> None:
         self.last_asked = time.monotonic()
-        if number != self.latest:
+        if number != self.latest or self.finished.is_set():
             raise Superseded("another request has taken over")
+
+    def finish(self) -> None:
+        """Attest the result. Nothing changes the home any more, unless that began before: then there is no result."""
+        with self.counter:
+            self.attested = self.result
+            self.finished.set()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -127,7 +140,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         with contextlib.suppress(OSError):  # the caller is gone, but what it asked for holds
             self._answer(200, {})
-        self.state.finished.set()
+        self.state.finish()
 
     def do_PUT(self) -> None:
         if not self._is_allowed():
@@ -175,7 +188,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
     def _restore(self, number: int) -> dict[str, object]:
-        self.state.check(number)
+        self.state.begin(number)
         meta = Meta.parse(self.headers.get("x-codehub-meta", "").replace(" ", "\n").encode())
         for entry in list(self.state.root.iterdir()):
             if entry.name not in LEFT_OUT:
@@ -254,7 +267,7 @@ def serve(direction: str, root: Path, secret: str, port: int = PORT) -> int:
                 return 1
         server.shutdown()
     try:
-        _TERMINATION_LOG.write_text(json.dumps(state.result or {}))
+        _TERMINATION_LOG.write_text(json.dumps(state.attested or {}))
     except OSError as error:
         print(f"the termination message cannot be written: {error}", file=sys.stderr)
         return 1

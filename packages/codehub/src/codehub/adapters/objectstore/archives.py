@@ -31,7 +31,7 @@ class ObjectArchives:
     def _claim(self, installation_id: str) -> None:
         found = self._store.get(OWNER_KEY)
         if found is None:
-            self._store.put(OWNER_KEY, installation_id.encode())
+            self._store.put_new(OWNER_KEY, installation_id.encode())
             found = self._store.get(OWNER_KEY)
         owner = (found or b"").decode("utf-8", "replace").strip()
         if owner != installation_id:

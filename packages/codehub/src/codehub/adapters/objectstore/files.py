@@ -6,6 +6,7 @@ took half as long as compressing them.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterable, Iterator
@@ -15,12 +16,14 @@ from codehub.adapters.filesystem.writeback import Writeback
 
 HALF = "#"  # in the names of incomplete files; also the library's own marker for them
 _READ_BYTES = 4 << 20
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})  # a file system without hard links
 
 
-def put(path: Path, chunks: Iterable[bytes], *, flush: bool = False) -> None:
+def put(path: Path, chunks: Iterable[bytes], *, flush: bool = False, replace: bool = True) -> None:
     """Write a file, completely or not at all. `sync` makes it durable.
 
-    With `flush`, its content is on the disk before its name is: a power cut leaves no file of another length.
+    With `flush`, its content is on the disk before its name is: a power cut leaves no file of another length. Without
+    `replace`, an existing file stays as it is.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f"{path.name}{HALF}{secrets.token_hex(4)}")
@@ -32,10 +35,26 @@ def put(path: Path, chunks: Iterable[bytes], *, flush: bool = False) -> None:
                 os.fsync(fd)
         finally:
             os.close(fd)
-        half.rename(path)
+        if replace:
+            half.rename(path)
+        else:
+            _rename_new(half, path)
     except BaseException:
         half.unlink(missing_ok=True)
         raise
+
+
+def _rename_new(half: Path, path: Path) -> None:
+    try:
+        path.hardlink_to(half)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        half.rename(path)
+        return
+    half.unlink(missing_ok=True)
 
 
 def _fill(fd: int, chunks: Iterable[bytes]) -> None:

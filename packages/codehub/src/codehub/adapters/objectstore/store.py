@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 PART_BYTES = 8 << 20  # S3 allows 10,000 parts: archives up to 80 GB
 _PARTS_AT_ONCE = 3  # bounds memory; enough to fill a gigabit
 _READ_BYTES = 4 << 20
+# S3's answer to a condition in a header that the store does not know. Others ignore it.
+_NOT_CONDITIONAL = ("NotImplemented", "501 Not Implemented")
 _NO_ROOM = ("No space left", "Disk quota", "os error 28", "os error 122", "EntityTooLarge", "QuotaExceeded")
 
 
@@ -152,6 +154,27 @@ class Store:
             return
         files.put(self._root / key, [content], flush=True)
         self._sync(key)
+
+    def put_new(self, key: str, content: bytes) -> None:
+        """Write an object unless there is one: read it afterwards to see whose it is.
+
+        Without support for conditional writes in the store, it is replaced.
+        """
+        with self._guarded(f"write {key}"):
+            if self._root is not None:
+                files.put(self._root / key, [content], flush=True, replace=False)
+                self._sync(key)
+                return
+            try:
+                obstore.put(self._store, key, content, use_multipart=False, mode="create")
+            except failures.AlreadyExistsError:
+                pass
+            except NotImplementedError:  # AWS_CONDITIONAL_PUT=disabled
+                self._put(key, content)
+            except failures.BaseError as error:
+                if not any(sign in str(error) for sign in _NOT_CONDITIONAL):
+                    raise
+                self._put(key, content)
 
     def put_stream(self, key: str, chunks: Iterable[bytes]) -> None:
         """Write an object, completely or not at all.

@@ -162,7 +162,8 @@ def _commit(store: Store, key: str, meta: Meta, job: Job) -> ArchiveReceipt:
         synced.result()
     job.at("archive:verified")
     job.fence()
-    store.put(key + META_SUFFIX, meta.render())
+    # A leader that is frozen here must not replace the meta of a later one: it may describe other data.
+    store.put_new(key + META_SUFFIX, meta.render())
     job.at("archive:after-meta")
     written = store.get(key + META_SUFFIX)
     if written != meta.render():

@@ -81,7 +81,7 @@ def encode(entry: Entry) -> bytes:
         records.append(_record(b"gid", b"%d" % entry.gid))
     if entry.size > _OCTAL_SIZE:
         records.append(_record(b"size", b"%d" % entry.size))
-    if any("=" in key or "%" in key for key in entry.xattrs):
+    if entry.xattrs and any("=" in key or "%" in key for key in entry.xattrs):
         records.append(_record(*_ESCAPED))
     for key, value in entry.xattrs.items():
         raw = key.encode("utf-8", "surrogateescape")
