@@ -10,6 +10,7 @@ import pytest
 
 from codehub.adapters.postgres import audit as statements
 from codehub.adapters.postgres.pool import Database
+from codehub.api import app
 from codehub.domain.audit import AuditEvent, AuditFilter, AuditKind
 from codehub.services.audit import COMMAND_LINE, NOBODY, SYSTEM, Audit
 from testing.codehub.api import Api
@@ -118,3 +119,26 @@ async def test_guesses_that_are_turned_away_leave_nothing_in_the_database(api: A
     finally:
         go_on.set()
         await asyncio.gather(*queued)
+
+
+async def test_old_failures_are_forgotten_also_where_nobody_signs_in(
+    api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with database.transaction() as tx:
+        for name, days in (("old", 2), ("new", 0)):
+            await tx.execute(
+                "INSERT INTO login_failures VALUES (%s, '203.0.113.9', 1, NULL, %s)",
+                [name, datetime.now(UTC) - timedelta(days=days)],
+            )
+    monkeypatch.setattr(app, "_SWEEP_EVERY_S", 0.01)
+    sweeping = asyncio.create_task(app._sweep(api.app.state.context))
+    try:
+        async with asyncio.timeout(120), database.statement() as tx:
+            while True:
+                rows = await (await tx.execute("SELECT username FROM login_failures")).fetchall()
+                if [row["username"] for row in rows] == ["new"]:
+                    break
+                await asyncio.sleep(0.05)
+    finally:
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
