@@ -18,6 +18,7 @@ from codehub.services.principal import Clock, Principal
 SYSTEM = "(system)"
 COMMAND_LINE = "(command line)"
 NOBODY = "(not signed in)"
+BY_LINK = "(by link)"
 _ONCE_PER = timedelta(hours=1)
 _REMEMBERED = 10_000
 _PAGES_PER_SWEEP = 200
@@ -125,7 +126,7 @@ class Audit:
         """
         removed = 0
         async with self.database.transaction() as tx:
-            found = await statements.floods(tx, self.kept, NOBODY)
+            found = await statements.floods(tx, self.kept, (NOBODY, BY_LINK))
         for flood in found:
             for _ in range(_PAGES_PER_SWEEP):
                 async with self.database.transaction() as tx:

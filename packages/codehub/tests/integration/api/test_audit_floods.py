@@ -12,7 +12,7 @@ from codehub.adapters.postgres import audit as statements
 from codehub.adapters.postgres.pool import Database
 from codehub.api import app
 from codehub.domain.audit import AuditEvent, AuditFilter, AuditKind
-from codehub.services.audit import COMMAND_LINE, NOBODY, SYSTEM, Audit
+from codehub.services.audit import BY_LINK, COMMAND_LINE, NOBODY, SYSTEM, Audit
 from testing.codehub.api import Api
 
 KEPT = 1_000
@@ -36,13 +36,14 @@ async def test_the_newest_events_of_each_kind_and_user_stay_and_it_is_recorded_t
             ("ada", "secret.set", KEPT + 30),
             ("admin", "secret.set", KEPT + 30),
             (NOBODY, "sign_in.failed", KEPT + 7),
+            (BY_LINK, "port.opened", KEPT + 3),
             (COMMAND_LINE, "user.password_reset", KEPT + 7),
             (SYSTEM, "audit.purged", KEPT + 7),
         ):
             await tx.execute(_ADD, [event, actor, ids.get(actor), number])
     now = datetime.now(UTC)
     audit = Audit(database, lambda: now, timedelta(days=365), KEPT)
-    assert sum(await asyncio.gather(audit.sweep(), audit.sweep())) == 37, "two processes do not count the same ones"
+    assert sum(await asyncio.gather(audit.sweep(), audit.sweep())) == 40, "two processes do not count the same ones"
 
     async def left(actor: str, event: str) -> list[str]:
         async with database.transaction() as tx:
@@ -61,6 +62,7 @@ async def test_the_newest_events_of_each_kind_and_user_stay_and_it_is_recorded_t
     assert {(each.target, each.detail["event"], each.detail["events"]) for each in noted} == {
         ("ada", "secret.set", 30),
         (NOBODY, "sign_in.failed", 7),
+        (BY_LINK, "port.opened", 3),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import LiteralString
 
@@ -115,7 +116,7 @@ async def purge(tx: Transaction, before: datetime, retention_s: float) -> int:
 # CodeHub itself do is bounded by their own work, and always kept.
 _FLOODS = """
     SELECT actor, actor_id, event FROM audit_events
-    WHERE actor_id IN (SELECT id FROM users WHERE NOT is_admin) OR (actor_id IS NULL AND actor = %(stranger)s)
+    WHERE actor_id IN (SELECT id FROM users WHERE NOT is_admin) OR (actor_id IS NULL AND actor = ANY(%(strangers)s))
     GROUP BY actor, actor_id, event HAVING count(*) > %(kept)s
 """
 # Removes the oldest of them, and returns how many and of which time the newest was.
@@ -136,9 +137,9 @@ _DROP_OLDEST = """
 """
 
 
-async def floods(tx: Transaction, kept: int, stranger: str) -> list[Flood]:
-    """`stranger` is the actor of events without a user."""
-    rows = await (await tx.execute(_FLOODS, {"kept": kept, "stranger": stranger})).fetchall()
+async def floods(tx: Transaction, kept: int, strangers: Sequence[str]) -> list[Flood]:
+    """`strangers` are the actors of events without a user."""
+    rows = await (await tx.execute(_FLOODS, {"kept": kept, "strangers": list(strangers)})).fetchall()
     return [Flood(**row) for row in rows]
 
 
