@@ -12,11 +12,9 @@ import click
 
 from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials, Kept, check_reached, normal_server
-from codehub.cli.local_installation import serves
 from codehub.cli.options import connect, json_option, server_option
 from codehub.cli.output import console, print_json
 from codehub.domain.errors import CodeHubError, Invalid, Unauthorized
-from codehub.settings import load_settings
 
 
 @click.command()
@@ -130,6 +128,10 @@ def _data_dir_behind(address: str) -> str:
     """
     if urlsplit(address).scheme == "https":
         return ""  # proven by its certificate
+    # Loading all settings takes a quarter of a second, which no other command here needs.
+    from codehub.cli.local_installation import serves
+    from codehub.settings import load_settings
+
     try:
         data_dir = load_settings(os.environ).data_dir
     except CodeHubError:  # settings of a server, which a client needs not have
