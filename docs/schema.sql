@@ -1,4 +1,27 @@
 -- Written by `python -m testing.codehub.schema` from the migrations; a test keeps it fresh.
+CREATE FUNCTION public.check_audit_kept() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    kept int := nullif(current_setting('codehub.audit_kept', true), '')::int;
+BEGIN
+    IF kept IS NOT NULL AND EXISTS (
+        SELECT 1 FROM (
+            SELECT actor, actor_id, event, max(id) AS newest FROM gone GROUP BY actor, actor_id, event
+        ) AS deleted
+        WHERE kept > (
+            SELECT count(*) FROM (
+                SELECT 1 FROM audit_events AS left_over
+                WHERE left_over.actor = deleted.actor AND left_over.actor_id IS NOT DISTINCT FROM deleted.actor_id
+                    AND left_over.event = deleted.event AND left_over.id > deleted.newest
+                LIMIT kept
+            ) AS newer
+        )
+    ) THEN
+        RAISE EXCEPTION 'audit_events is append-only: the newest events stay' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN NULL;
+END $$;
 CREATE FUNCTION public.notify_workspace_deleted() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -25,8 +48,12 @@ CREATE FUNCTION public.refuse_audit_change() RETURNS trigger
     AS $$
 DECLARE
     retention_s float8 := nullif(current_setting('codehub.audit_retention_s', true), '')::float8;
+    kept int := nullif(current_setting('codehub.audit_kept', true), '')::int;
 BEGIN
     IF TG_OP = 'DELETE' AND retention_s >= 86400 AND OLD.at < now() - make_interval(secs => retention_s) THEN
+        RETURN OLD;
+    END IF;
+    IF TG_OP = 'DELETE' AND kept >= 1000 THEN
         RETURN OLD;
     END IF;
     RAISE EXCEPTION 'audit_events is append-only' USING ERRCODE = 'insufficient_privilege';
@@ -384,6 +411,8 @@ CREATE TRIGGER audit_events_append_only BEFORE DELETE OR UPDATE ON public.audit_
 ALTER TABLE public.audit_events ENABLE ALWAYS TRIGGER audit_events_append_only;
 CREATE TRIGGER audit_events_keep BEFORE TRUNCATE ON public.audit_events FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_audit_change();
 ALTER TABLE public.audit_events ENABLE ALWAYS TRIGGER audit_events_keep;
+CREATE TRIGGER audit_events_keep_newest AFTER DELETE ON public.audit_events REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION public.check_audit_kept();
+ALTER TABLE public.audit_events ENABLE ALWAYS TRIGGER audit_events_keep_newest;
 CREATE TRIGGER template_versions_are_append_only BEFORE DELETE OR UPDATE ON public.template_versions FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 CREATE TRIGGER ws_deleted_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.deleted_at IS NULL) AND (new.deleted_at IS NOT NULL))) EXECUTE FUNCTION public.notify_workspace_deleted();
 CREATE TRIGGER ws_sse_awake AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN ((((old.keep_awake_until IS DISTINCT FROM new.keep_awake_until) OR (old.busy_reason IS DISTINCT FROM new.busy_reason)) OR (old.busy_since IS DISTINCT FROM new.busy_since))) EXECUTE FUNCTION public.notify_workspace_shown();

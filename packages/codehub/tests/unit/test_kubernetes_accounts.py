@@ -83,6 +83,46 @@ def test_nobody_else_is_bound_to_a_role() -> None:
     assert sorted(set(subjects)) == ["codehub", "codehub-api", "codehub-proxy"]
 
 
+_OF_THE_API_ALONE = {"CODEHUB_ADMIN_PASSWORD", "CODEHUB_TRUSTED_PROXY_SECRET"}
+_SECRETS = _OF_THE_API_ALONE | {
+    "CODEHUB_DATABASE_URL", "CODEHUB_REDIS_URL", "CODEHUB_ARCHIVE_URL", "CODEHUB_SECRETS_KEY",
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+}  # fmt: skip
+
+
+def _seen_of_the_secret(container: dict[str, Any], secret: str) -> set[str]:
+    """Return the keys of the Secret whose values a container gets. `env` takes precedence over `envFrom`."""
+    seen = set(_SECRETS) if {"secretRef": {"name": secret}} in container["envFrom"] else set()
+    for variable in container.get("env", []):
+        seen.discard(variable["name"])
+        if "valueFrom" in variable:
+            reference = variable["valueFrom"]["secretKeyRef"]
+            # Absent in an installation that sets it in the ConfigMap.
+            assert reference == {"name": secret, "key": variable["name"], "optional": True}
+            seen.add(variable["name"])
+        else:
+            assert variable["value"] == "", "an empty variable counts as unset"
+    return seen
+
+
+@pytest.mark.parametrize("overlay", ["trial", "production"])
+def test_each_part_gets_of_the_secret_what_it_uses(overlay: str) -> None:
+    objects = rendered(overlay)
+    # The trial's has a digest of its content in its name.
+    secret = next((one["metadata"]["name"] for one in objects if one["kind"] == "Secret"), "codehub")
+    seen = {
+        container["name"]: _seen_of_the_secret(container, secret)
+        for one in objects
+        if one["kind"] == "Deployment" and one["metadata"]["name"] in PERMISSIONS_OF
+        for container in cast(Any, pod_spec(one))["containers"]
+    }
+    assert seen == {
+        "api": _SECRETS,  # it lists archives, encrypts users' secrets and creates the first user
+        "coordinator": _SECRETS - _OF_THE_API_ALONE,
+        "proxy": {"CODEHUB_DATABASE_URL", "CODEHUB_REDIS_URL"},
+    }
+
+
 async def test_a_program_that_is_none_of_the_parts_checks_no_rights_when_it_opens_the_cluster() -> None:
     """`codehub doctor --archives` ended with a KeyError."""
     no_client = cast(Any, None)

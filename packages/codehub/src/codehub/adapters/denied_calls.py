@@ -50,8 +50,8 @@ NAMESPACES: Mapping[str, tuple[int | None, int | None]] = {
 }
 # The families of sockets that a workspace may use: Unix, IPv4, IPv6, netlink, packet. Others are reported as not supported.
 # Network namespaces do not separate all of them: AF_VSOCK leads to the hypervisor and to listeners of this machine. Most
-# are rarely used code of the kernel, which the first such socket loads.
-SOCKET = (41, 198)
+# are rarely used code of the kernel, which the first such socket loads. `socketpair` first creates two, of any family.
+SOCKETS: Mapping[str, tuple[int, int]] = {"socket": (41, 198), "socketpair": (53, 199)}
 ALLOWED_FAMILIES = (1, 2, 10, 16, 17)
 UNSHARE, CLONE, CLONE3 = (272, 97), (56, 220), (435, 435)
 # Reported as absent: libraries then use the older call, which a filter can check.

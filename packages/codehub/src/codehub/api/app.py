@@ -114,13 +114,14 @@ def create_app(deps: ApiDeps) -> FastAPI:
 
 
 async def _sweep(context: Context) -> None:
-    """Remove events older than the audit trail's retention every hour."""
+    """Remove audit events that are not kept, and old counts of failed sign-ins, every hour."""
     while True:
         await asyncio.sleep(_SWEEP_EVERY_S)
         try:
             await context.audit.sweep()
+            await context.accounts.forget_old_failures()
         except CodeHubError as error:
-            _log.warning("old audit events could not be removed", error=str(error))
+            _log.warning("old audit events and failed sign-ins could not be removed", error=str(error))
 
 
 def _add_openapi(app: FastAPI, config: ApiConfig) -> None:

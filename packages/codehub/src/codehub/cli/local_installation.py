@@ -33,6 +33,9 @@ def serves(data_dir: Path, address: str) -> bool:
     if parts.scheme == "https":
         return True
     try:
+        # Nobody else's process: of a CodeHub in a container, the number is that of another process here.
+        if _user_of(found.pid) != (data_dir / "up.lock").stat().st_uid:
+            return False
         reached = {
             (ipaddress.ip_address(where[4][0]), int(where[4][1]))
             for where in socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_STREAM)
@@ -44,6 +47,12 @@ def serves(data_dir: Path, address: str) -> bool:
     return bool(reached) and all(
         one in listening or (wildcard[one[0].version], one[1]) in listening for one in reached
     )
+
+
+def _user_of(pid: int) -> int:
+    """Return the uid that a process runs as. The owner of its directory in /proc may be root whoever it is."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("Uid:")).split()[1])
 
 
 def _listening(pid: int) -> Iterator[_Address]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from dataclasses import replace
+from urllib.parse import urlsplit
 
 import click
 
@@ -54,7 +56,7 @@ def login(
             else click.prompt("Password", hide_input=True, err=True)
         )
         kept = sign_in(address, name, password)
-    credentials.keep(address, kept)
+    credentials.keep(address, replace(kept, data_dir=_data_dir_behind(address)))
     if as_json:
         print_json({"server": address, "username": kept.username, "kept_in": str(credentials.path)})
         return
@@ -117,6 +119,24 @@ def sign_in(address: str, username: str, password: str) -> Kept:
         made = client.post("tokens", {"name": f"codehub on {socket.gethostname()}"})
         client.post("logout")
     return Kept(username, str(made["token"]), str(made["id"]))
+
+
+def _data_dir_behind(address: str) -> str:
+    """Return the data directory of the CodeHub on this machine that listens at the address, or an empty string.
+
+    The token is sent to nobody else then. That this user may not read the data directory says nothing about the address.
+    """
+    if urlsplit(address).scheme == "https":
+        return ""  # proven by its certificate
+    # Loading all settings takes a quarter of a second, which no other command here needs.
+    from codehub.cli.local_installation import serves
+    from codehub.settings import load_settings
+
+    try:
+        data_dir = load_settings(os.environ).data_dir
+    except CodeHubError:  # settings of a server, which a client needs not have
+        return ""
+    return str(data_dir) if serves(data_dir, address) else ""
 
 
 def _given_token(address: str, token: str) -> Kept:

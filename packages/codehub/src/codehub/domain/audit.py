@@ -41,6 +41,7 @@ class AuditKind(StrEnum):
     PORT_LINK_CREATED = "port.link_created"
     PORT_OPENED = "port.opened"
     PURGED = "audit.purged"
+    DROPPED = "audit.dropped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,15 @@ class AuditEvent:
     workspace_id: str | None = None
     detail: Mapping[str, object] = field(default_factory=dict)
     id: int = 0  # assigned by the database, in commit order
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """More events of one kind by one actor than are kept."""
+
+    actor: str
+    actor_id: str | None
+    event: str
 
 
 @dataclass(frozen=True, slots=True)

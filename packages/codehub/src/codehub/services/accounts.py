@@ -92,6 +92,11 @@ class Accounts:
                 seconds = attempt.locks.total_seconds()
                 await note(tx, AuditKind.LOCKED_OUT, now, address=address, target=name, seconds=seconds)
 
+    async def forget_old_failures(self) -> None:
+        """Remove old counts of failed sign-ins, also where strangers try and nobody signs in."""
+        async with self.database.transaction() as tx:
+            await users.forget_old_failures(tx, self.clock() - FORGET_AFTER)
+
     async def begin_session(
         self,
         tx: Transaction,

@@ -18,9 +18,12 @@ from codehub.services.principal import Clock, Principal
 SYSTEM = "(system)"
 COMMAND_LINE = "(command line)"
 NOBODY = "(not signed in)"
+BY_LINK = "(by link)"
 _ONCE_PER = timedelta(hours=1)
 _REMEMBERED = 10_000
 _PAGES_PER_SWEEP = 200
+# How many events of one kind by one user, and by strangers, are kept: some 3 MB.
+KEPT = 10_000
 
 
 async def note(
@@ -81,6 +84,7 @@ class Audit:
     database: Database
     clock: Clock
     retention: timedelta
+    kept: int = KEPT
 
     async def newest(self, who: Principal, which: AuditFilter, before: int | None, limit: int) -> AuditPage:
         who.must_be_admin()
@@ -97,7 +101,10 @@ class Audit:
         return AuditPage(found, str(found[-1].id if found else after))
 
     async def sweep(self) -> int:
-        """Remove events older than the retention in small batches. Returns the number removed."""
+        """Remove events older than the retention, and surplus ones, in small batches. Returns the number removed."""
+        return await self._remove_old() + await self._remove_surplus()
+
+    async def _remove_old(self) -> int:
         removed = 0
         before = self.clock() - self.retention
         for _ in range(_PAGES_PER_SWEEP):
@@ -110,4 +117,26 @@ class Audit:
             removed += gone
             if not gone:
                 break
+        return removed
+
+    async def _remove_surplus(self) -> int:
+        """Remove what a user or strangers did so often that it fills the disk, and record that. The newest events stay.
+
+        Each kind is counted by itself, so that nobody pushes out what else they did.
+        """
+        removed = 0
+        async with self.database.transaction() as tx:
+            found = await statements.floods(tx, self.kept, (NOBODY, BY_LINK))
+        for flood in found:
+            for _ in range(_PAGES_PER_SWEEP):
+                async with self.database.transaction() as tx:
+                    gone, until = await statements.drop_oldest(tx, flood, self.kept)
+                    if until is not None:
+                        detail = {"events": gone, "event": flood.event, "until": until.isoformat()}
+                        await note(
+                            tx, AuditKind.DROPPED, self.clock(), actor=SYSTEM, target=flood.actor, detail=detail
+                        )
+                removed += gone
+                if not gone:
+                    break
         return removed

@@ -78,6 +78,8 @@ class Lockout:
     async def attempt(self, username: str, address: str) -> AsyncIterator[Attempt]:
         """Wrap one password check. Raises TooManyRequests while locked out; call `forgive` if the password was right."""
         network = network_of(address)
+        # Before the count: whoever is turned away here leaves nothing in the database.
+        self._check_queue((_ALL, network), _WAITING)
         async with self._turn((username, network)):
             attempt, slowed_by = await self._count(username, network, address)
             if slowed_by is not None:
@@ -121,9 +123,9 @@ class Lockout:
 
     @asynccontextmanager
     async def _turn(self, key: tuple[str, str], *, at_most: int | None = None) -> AsyncIterator[None]:
+        if at_most is not None:
+            self._check_queue(key, at_most)
         lock, waiting = self._turns.get(key, (asyncio.Lock(), 0))
-        if at_most is not None and waiting >= at_most:
-            raise TooManyRequests("too many failed sign-ins: try again in 5 s", retry_after_s=5)
         self._turns[key] = (lock, waiting + 1)
         try:
             async with lock:
@@ -132,6 +134,11 @@ class Lockout:
             lock, waiting = self._turns.pop(key)
             if waiting > 1:
                 self._turns[key] = (lock, waiting - 1)
+
+    def _check_queue(self, key: tuple[str, str], at_most: int) -> None:
+        _, waiting = self._turns.get(key, (None, 0))
+        if waiting >= at_most:
+            raise TooManyRequests("too many failed sign-ins: try again in 5 s", retry_after_s=5)
 
 
 def _locked(until: datetime, now: datetime) -> TooManyRequests:

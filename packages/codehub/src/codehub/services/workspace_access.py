@@ -20,7 +20,7 @@ from codehub.domain.doors import narrowed
 from codehub.domain.errors import Denied, WorkspaceNotFound
 from codehub.domain.limits import RunningLimits
 from codehub.domain.model import DesiredState, Phase, Workspace
-from codehub.services.audit import Visits
+from codehub.services.audit import BY_LINK, Visits
 from codehub.services.passwords import hash_secret, new_secret
 from codehub.services.principal import Clock, Principal
 
@@ -86,7 +86,7 @@ class WorkspaceAccess:
                 and self.visits.is_new(workspace_id, str(port), user_id or "")
             ):
                 visitor = None if user_id is None else await users.get(tx, user_id)
-                name = "(by link)" if visitor is None else visitor.username
+                name = BY_LINK if visitor is None else visitor.username
                 opened = AuditEvent(
                     self.clock(), AuditKind.PORT_OPENED, name, user_id, target=str(port), workspace_id=workspace_id
                 )

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from codehub.adapters.denied_calls import ABSENT, ALLOWED_FAMILIES, DENIED, NAMESPACES
+from codehub.adapters.denied_calls import ABSENT, ALLOWED_FAMILIES, DENIED, NAMESPACES, SOCKETS
 
 # Whose calls are known. On others, the engine's own filter applies.
 MACHINES: Final = frozenset({"x86_64", "aarch64"})
@@ -49,7 +49,7 @@ _KNOWN: Final = """
     sched_setscheduler sched_yield seccomp select semctl semget semop semtimedop sendfile sendmmsg sendmsg sendto
     set_robust_list set_thread_area set_tid_address setfsgid setfsuid setgid setgroups setitimer setpgid setpriority
     setregid setresgid setresuid setreuid setrlimit setsid setsockopt setuid setxattr setxattrat shmat shmctl shmdt
-    shmget shutdown sigaltstack signalfd signalfd4 socketpair splice stat statfs statx symlink symlinkat sync
+    shmget shutdown sigaltstack signalfd signalfd4 splice stat statfs statx symlink symlinkat sync
     sync_file_range sync_file_range2 syncfs sysinfo tee tgkill time timer_create timer_delete timer_getoverrun
     timer_gettime timer_settime timerfd_create timerfd_gettime timerfd_settime times tkill truncate umask uname unlink
     unlinkat uretprobe utime utimensat utimes vfork vmsplice wait4 waitid write writev
@@ -75,12 +75,14 @@ def _profile() -> dict[str, object]:
             _allow(_DEBUGGING) | {"includes": {"minKernel": _SAFE_TO_DEBUG}},
             _allow(["clone"]) | {"args": [{"index": 0, "value": _NEW_NAMESPACES, "op": "SCMP_CMP_MASKED_EQ"}]},
             *(_allow(["personality"]) | _first(value) for value in _PERSONALITIES),
-            *(_allow(["socket"]) | _first(family) for family in ALLOWED_FAMILIES),
+            *(_allow(SOCKETS) | _first(family) for family in ALLOWED_FAMILIES),
             *(
-                _refuse(["socket"], errno.EAFNOSUPPORT) | _first(family)
+                _refuse(SOCKETS, errno.EAFNOSUPPORT) | _first(family)
                 for family in _FAMILIES
                 if family not in ALLOWED_FAMILIES
             ),
+            _refuse(SOCKETS, errno.EAFNOSUPPORT)
+            | {"args": [{"index": 0, "value": _FAMILIES.stop, "op": "SCMP_CMP_GE"}]},
         ],
     }
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import LiteralString
 
 from psycopg.types.json import Jsonb
 
-from codehub.adapters.postgres.locks import AUDIT
+from codehub.adapters.postgres.locks import AUDIT, AUDIT_SURPLUS
 from codehub.adapters.postgres.pool import Transaction
-from codehub.domain.audit import AuditEvent, AuditFilter
+from codehub.domain.audit import AuditEvent, AuditFilter, Flood
 
 _PURGE_AT_ONCE = 5_000
+_DROP_AT_ONCE = 10_000  # about half a second
 
 
 # Adds one event. The database assigns the id.
@@ -108,3 +110,50 @@ async def purge(tx: Transaction, before: datetime, retention_s: float) -> int:
     await tx.execute("SELECT set_config('codehub.audit_retention_s', %s, true)", [f"{retention_s:.0f}"])
     done = await tx.execute(_PURGE, [before, _PURGE_AT_ONCE])
     return done.rowcount
+
+
+# Lists whose events of one kind are more than are kept. Only users and strangers: what administrators, the command line and
+# CodeHub itself do is bounded by their own work, and always kept.
+_FLOODS = """
+    SELECT actor, actor_id, event FROM audit_events
+    WHERE actor_id IN (SELECT id FROM users WHERE NOT is_admin) OR (actor_id IS NULL AND actor = ANY(%(strangers)s))
+    GROUP BY actor, actor_id, event HAVING count(*) > %(kept)s
+"""
+# Removes the oldest of them, and returns how many and of which time the newest was.
+_DROP_OLDEST = """
+    WITH gone AS (
+        DELETE FROM audit_events WHERE id IN (
+            SELECT id FROM audit_events
+            WHERE actor = %(actor)s AND actor_id IS NOT DISTINCT FROM %(actor_id)s AND event = %(event)s
+                AND id <= (
+                    SELECT id FROM audit_events
+                    WHERE actor = %(actor)s AND actor_id IS NOT DISTINCT FROM %(actor_id)s AND event = %(event)s
+                    ORDER BY id DESC OFFSET %(kept)s LIMIT 1
+                )
+            ORDER BY id LIMIT %(at_once)s
+        ) RETURNING at
+    )
+    SELECT count(*) AS events, max(at) AS until FROM gone
+"""
+
+
+async def floods(tx: Transaction, kept: int, strangers: Sequence[str]) -> list[Flood]:
+    """`strangers` are the actors of events without a user."""
+    rows = await (await tx.execute(_FLOODS, {"kept": kept, "strangers": list(strangers)})).fetchall()
+    return [Flood(**row) for row in rows]
+
+
+async def drop_oldest(tx: Transaction, flood: Flood, kept: int) -> tuple[int, datetime | None]:
+    """Remove a batch of the oldest events beyond the newest `kept`. The table's triggers check the same rule."""
+    await tx.execute("SELECT pg_advisory_xact_lock(%s)", [AUDIT_SURPLUS])
+    await tx.execute("SELECT set_config('codehub.audit_kept', %s, true)", [str(kept)])
+    values = {
+        "actor": flood.actor,
+        "actor_id": flood.actor_id,
+        "event": flood.event,
+        "kept": kept,
+        "at_once": _DROP_AT_ONCE,
+    }
+    row = await (await tx.execute(_DROP_OLDEST, values)).fetchone()
+    assert row is not None
+    return row["events"], row["until"]

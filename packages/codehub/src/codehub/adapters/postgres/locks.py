@@ -15,3 +15,5 @@ MIGRATE: Final = _BASE + 1
 RUNNING_LIMIT: Final = _BASE + 2
 # Held from the insert of an audit event until its commit, so that ids and commits have the same order.
 AUDIT: Final = _BASE + 3
+# Held while surplus audit events are removed, so that two processes do not count the same ones.
+AUDIT_SURPLUS: Final = _BASE + 4

@@ -8,7 +8,16 @@ from __future__ import annotations
 import errno
 import struct
 
-from codehub.adapters.denied_calls import ABSENT, ALLOWED_FAMILIES, CLONE, CLONE3, DENIED, NAMESPACES, SOCKET, UNSHARE
+from codehub.adapters.denied_calls import (
+    ABSENT,
+    ALLOWED_FAMILIES,
+    CLONE,
+    CLONE3,
+    DENIED,
+    NAMESPACES,
+    SOCKETS,
+    UNSHARE,
+)
 
 CLONE_NEWUSER = 0x10000000
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -37,10 +46,11 @@ def seccomp_program(machine: str, *, user_namespaces: bool = False) -> bytes | N
     for entry in denied.values():
         if (number := entry[column]) is not None:
             code += _on(number, _refuse(errno.EPERM))
-    code += [_step(_JEQ, SOCKET[column], yes=0, no=2 + 2 * len(ALLOWED_FAMILIES)), _step(_LD, _FIRST_ARGUMENT)]
-    for family in ALLOWED_FAMILIES:
-        code += _on(family, _step(_RET, _ALLOW))
-    code.append(_refuse(errno.EAFNOSUPPORT))
+    for pair in SOCKETS.values():
+        code += [_step(_JEQ, pair[column], yes=0, no=2 + 2 * len(ALLOWED_FAMILIES)), _step(_LD, _FIRST_ARGUMENT)]
+        for family in ALLOWED_FAMILIES:
+            code += _on(family, _step(_RET, _ALLOW))
+        code.append(_refuse(errno.EAFNOSUPPORT))
     if not user_namespaces:
         # clone3 takes its flags in memory, which no filter can inspect.
         code += _on(CLONE3[column], _refuse(errno.ENOSYS))
