@@ -1,6 +1,7 @@
 """One client of the daemon that sends what no client should: the daemon stays bounded, and others are served."""
 
 import asyncio
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,9 +41,9 @@ class Held:
         return None
 
 
-def calls_on(held: Held, folder: Path, threads: ThreadPoolExecutor) -> Calls:
+def calls_on(held: Held, folder: Path, threads: ThreadPoolExecutor, most: int = 12) -> Calls:
     workspaces = Workspaces(cast("Any", lambda _root, _data: held), folder, threads)
-    return Calls(workspaces, threads, RootAccess(Layout(str(folder / "server.json")), "/nonexistent"), 600.0)
+    return Calls(workspaces, threads, most, RootAccess(Layout(str(folder / "server.json")), "/nonexistent"), 600.0)
 
 
 def request(number: int, query: str, root: Path) -> jsonrpc.Message:
@@ -75,6 +76,79 @@ def test_a_client_that_sends_many_calls_keeps_no_other_waiting(tmp_path: Path) -
             async with asyncio.timeout(_DEADLINE_S):
                 answers = await asyncio.gather(other, *tasks)
             assert all("result" in answer for answer in answers)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", ["shims", "http"])
+def test_a_client_with_many_sessions_keeps_no_other_waiting(tmp_path: Path, kind: str) -> None:
+    def session(number: int, client: str, process: int) -> Session:
+        return Session(str(number), client, 0.0, http=kind == "http", process=process if kind == "shims" else 0)
+
+    async def run() -> None:
+        held = Held()
+        with ThreadPoolExecutor(32) as threads:
+            calls = calls_on(held, tmp_path, threads, 32)
+            tasks = []
+            # Three clients with many sessions, each of which may run four calls.
+            for process in (100, 101, 102):
+                for number in range(8):
+                    one = session(1_000 * process + number, f"flood {process}", process)
+                    tasks += [
+                        asyncio.create_task(calls.answer(request(n, f"flood {process}", tmp_path), one, "", None))
+                        for n in range(4)
+                    ]
+            await until(lambda: len(held.entered) == 24)
+            quiet = [
+                asyncio.create_task(
+                    calls.answer(request(1, f"quiet {n}", tmp_path), session(n, f"quiet {n}", 200 + n), "", None)
+                )
+                for n in range(6)
+            ]
+            page = asyncio.create_task(calls.call(str(tmp_path), "search", {"query": "page"}))
+            stateless = asyncio.create_task(calls.answer(request(1, "stateless", tmp_path), None, "", None))
+            await until(lambda: {*(f"quiet {n}" for n in range(6)), "page", "stateless"} <= {*held.entered})
+            assert {held.entered.count(f"flood {process}") for process in (100, 101, 102)} == {8}
+            # A cancelled call gives its place in the queue back.
+            tasks[-1].cancel()
+            held.release.set()
+            async with asyncio.timeout(_DEADLINE_S):
+                await asyncio.gather(page, stateless, *quiet, *tasks[:-1])
+            assert len(held.entered) == 3 * 32 - 1 + 8
+
+    asyncio.run(run())
+
+
+def test_a_workspace_on_a_file_system_that_does_not_answer_stops_no_other_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, alive = tmp_path / "dead", tmp_path / "alive"
+    dead.mkdir()
+    alive.mkdir()
+    held = Held()
+    real = os.path.isdir
+
+    def isdir(path: str) -> bool:
+        if str(path) == str(dead):
+            assert held.release.wait(_DEADLINE_S)
+        return real(path)
+
+    monkeypatch.setattr(os.path, "isdir", isdir)
+
+    async def run() -> None:
+        with ThreadPoolExecutor(12) as threads:
+            calls = calls_on(held, tmp_path, threads)
+            stuck = [
+                asyncio.create_task(calls.answer(request(n, "dead", dead), Session("dead", "", 0.0), "", None))
+                for n in range(4)
+            ]
+            await asyncio.sleep(0)
+            other = asyncio.create_task(calls.answer(request(1, "alive", alive), Session("alive", "", 0.0), "", None))
+            await until(lambda: "alive" in held.entered)
+            assert not held.release.is_set()
+            held.release.set()
+            async with asyncio.timeout(_DEADLINE_S):
+                await asyncio.gather(other, *stuck)
 
     asyncio.run(run())
 

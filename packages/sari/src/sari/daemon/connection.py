@@ -32,6 +32,7 @@ _LONGEST_IDLE_S = 1e9
 _MOST_CALLS = 1_000
 _MOST_WAITING_BYTES = 64 << 20
 _LONGEST_NAME = 200
+_LARGEST_PID = 1 << 32
 # The shim adds a few fields to the client's message.
 _LARGEST_MESSAGE = LARGEST_MESSAGE + 64 * 1024
 
@@ -49,7 +50,7 @@ class Connection(asyncio.Protocol):
         self._calls: dict[object, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._auth_timer: asyncio.TimerHandle | None = None
-        # The size of the calls that are not answered yet.
+        # What the calls that are not answered yet take in memory.
         self._waiting_bytes = 0
         self._is_full = False
 
@@ -73,7 +74,7 @@ class Connection(asyncio.Protocol):
             try:
                 if isinstance(item, Refused):
                     raise NotAMessage(jsonrpc.failure(None, jsonrpc.INVALID_REQUEST, item.reason))
-                self._take(jsonrpc.check(jsonrpc.decode(item)), len(item))
+                self._take(jsonrpc.check(jsonrpc.decode(item)), jsonrpc.weigh(item))
             except NotAMessage as wrong:
                 self.send(wrong.answer)
                 if not self._trusted:
@@ -224,12 +225,13 @@ class Connection(asyncio.Protocol):
             idle = params.get("idle_s")
             age = float(idle) if isinstance(idle, int | float) and 0 <= idle < _LONGEST_IDLE_S else 0.0
             client = params.get("client")
-            roots = params.get("roots")
+            roots, process = params.get("roots"), params.get("process")
             self._session = self._service.begin_session(
                 session_id,
                 client[:_LONGEST_NAME] if isinstance(client, str) else "",
                 [root for root in roots if isinstance(root, str)] if isinstance(roots, list) else [],
                 age,
+                process if isinstance(process, int) and 1 < process < _LARGEST_PID else 0,
             )
         root = params.get("root")
         # The command line asks, because without a warm workspace it is faster alone.
