@@ -46,6 +46,14 @@ def calls_on(held: Held, folder: Path, threads: ThreadPoolExecutor, most: int = 
     return Calls(workspaces, threads, most, RootAccess(Layout(str(folder / "server.json")), "/nonexistent"), 600.0)
 
 
+def service_of(calls: Calls, sessions: Sessions) -> SimpleNamespace:
+    return SimpleNamespace(
+        token="t" * 32, connections=set(), strangers={}, sessions=sessions, calls=calls, draining=False,
+        touch=lambda: None, someone_left=lambda: None, note_defect=lambda _error: None, identity=dict,
+        begin_session=lambda name, *_: sessions.take(name, "", 0.0),
+    )  # fmt: skip
+
+
 def request(number: int, query: str, root: Path) -> jsonrpc.Message:
     params = {"name": "search", "arguments": {"query": query}, "_meta": {"sari/root": str(root)}}
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
@@ -159,12 +167,7 @@ def test_calls_with_the_same_id_end_with_their_client_and_a_thousand_are_enough(
         with ThreadPoolExecutor(12) as threads:
             calls = calls_on(held, tmp_path, threads)
             sessions = Sessions(600.0)
-            nothing = SimpleNamespace(
-                token="t" * 32, connections=set(), strangers={}, sessions=sessions, calls=calls, draining=False,
-                touch=lambda: None, someone_left=lambda: None, note_defect=lambda _error: None,
-                identity=dict, begin_session=lambda name, *_: sessions.take(name, "", 0.0),
-            )  # fmt: skip
-            service = cast("Service", nothing)
+            service = cast("Service", service_of(calls, sessions))
             loop = asyncio.get_running_loop()
             server = await loop.create_server(lambda: Connection(service), "127.0.0.1", 0)
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2], limit=1 << 20)
@@ -194,6 +197,54 @@ def test_calls_with_the_same_id_end_with_their_client_and_a_thousand_are_enough(
     asyncio.run(run())
 
 
+def test_calls_of_a_client_that_reads_no_answers_are_not_begun(tmp_path: Path) -> None:
+    class Large:
+        begun = 0
+
+        def call(self, _tool: str, arguments: Any, _call: Any) -> ToolResult:
+            self.begun += arguments["query"] == "flood"
+            return ToolResult("x" * (1 << 20), {})
+
+        def close(self) -> None:
+            return None
+
+    async def run() -> None:
+        large = Large()
+        with ThreadPoolExecutor(12) as threads:
+            sessions = Sessions(600.0)
+            calls = calls_on(cast("Any", large), tmp_path, threads)
+            service = cast("Service", service_of(calls, sessions))
+            server = await asyncio.get_running_loop().create_server(lambda: Connection(service), "127.0.0.1", 0)
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2], limit=1 << 22)
+            for message in (
+                {"jsonrpc": "2.0", "id": 0, "method": "sari/identify", "params": {"token": "t" * 32}},
+                {"jsonrpc": "2.0", "id": 0, "method": "sari/session", "params": {"session": "one"}},
+            ):
+                writer.write(jsonrpc.encode(message) + b"\n")
+                assert "result" in cast("Any", jsonrpc.decode(await reader.readline()))
+            transport = cast("asyncio.Transport", writer.transport)
+            transport.pause_reading()
+            writer.writelines(jsonrpc.encode(request(number, "flood", tmp_path)) + b"\n" for number in range(400))
+            (connection,) = service.connections
+            await until(lambda: connection.waits_for_reader)
+            # Meanwhile others are served, one call after the other.
+            other = Session("other", "", 0.0)
+            async with asyncio.timeout(_DEADLINE_S):
+                for number in range(400):
+                    assert "result" in await calls.answer(request(number, "other", tmp_path), other, "", None)
+            # Buffers of the system hold some.
+            assert large.begun < 100
+            transport.resume_reading()
+            async with asyncio.timeout(_DEADLINE_S):
+                for _ in range(400):
+                    await reader.readline()
+            assert large.begun == 400
+            writer.close()
+            server.close()
+
+    asyncio.run(run())
+
+
 def test_the_calls_of_a_client_wait_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_MOST_WAITING_BYTES", 150_000)
 
@@ -201,15 +252,7 @@ def test_the_calls_of_a_client_wait_up_to_a_size(tmp_path: Path, monkeypatch: py
         held = Held()
         with ThreadPoolExecutor(12) as threads:
             sessions = Sessions(600.0)
-            service = cast(
-                "Service",
-                SimpleNamespace(
-                    token="t" * 32, connections=set(), strangers={}, sessions=sessions,
-                    calls=calls_on(held, tmp_path, threads), draining=False, touch=lambda: None,
-                    someone_left=lambda: None, note_defect=lambda _error: None, identity=dict,
-                    begin_session=lambda name, *_: sessions.take(name, "", 0.0),
-                ),
-            )  # fmt: skip
+            service = cast("Service", service_of(calls_on(held, tmp_path, threads), sessions))
             server = await asyncio.get_running_loop().create_server(lambda: Connection(service), "127.0.0.1", 0)
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2], limit=1 << 20)
 

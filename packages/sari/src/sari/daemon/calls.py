@@ -9,7 +9,7 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from typing import TypeVar
@@ -83,8 +83,15 @@ class Calls:
         self._turns = FairTurns(most, _CALLS_OF_CLIENT, min(_RESERVED, most // 4))
         self.running = 0
 
-    async def answer(self, message: Message, session: Session | None, root: str, notify: Notify | None) -> Message:
-        """Answer one `tools/call`. Cancelling the task cancels the call."""
+    async def answer(
+        self,
+        message: Message,
+        session: Session | None,
+        root: str,
+        notify: Notify | None,
+        ready: Callable[[], Awaitable[object]] | None = None,
+    ) -> Message:
+        """Answer one `tools/call`, once its client is `ready` for the answer. Cancelling the task cancels the call."""
         params = jsonrpc.params_of(message)
         name, arguments = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str) or name not in _SPECS:
@@ -101,6 +108,8 @@ class Calls:
             session.running += 1
         try:
             async with session.turns if session is not None else nullcontext():
+                if ready is not None:
+                    await ready()
                 result = await self._answer(name, arguments, meta, root, session, call)
         except Exception as error:  # noqa: BLE001 - a bug in a tool fails one call, not the daemon
             logger.exception("call failed %s", fields(tool=name))

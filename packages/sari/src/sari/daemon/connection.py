@@ -52,7 +52,9 @@ class Connection(asyncio.Protocol):
         self._auth_timer: asyncio.TimerHandle | None = None
         # What the calls that are not answered yet take in memory.
         self._waiting_bytes = 0
-        self._is_full = False
+        # Set while the peer reads what it is sent.
+        self._reads = asyncio.Event()
+        self._reads.set()
 
     # asyncio callbacks
 
@@ -94,11 +96,11 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         # Stop reading from a peer that does not read its answers.
-        self._is_full = True
+        self._reads.clear()
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self._is_full = False
+        self._reads.set()
         self._transport.resume_reading()
 
     # Called by the service
@@ -116,6 +118,11 @@ class Connection(asyncio.Protocol):
         """Close the connection at once."""
         self._service.strangers.pop(self, None)
         self._transport.abort()
+
+    @property
+    def waits_for_reader(self) -> bool:
+        """Whether the peer does not read what it is sent."""
+        return not self._reads.is_set()
 
     @property
     def is_session(self) -> bool:
@@ -193,11 +200,16 @@ class Connection(asyncio.Protocol):
 
     async def _call(self, message: Message, session: Session) -> None:
         loop = asyncio.get_running_loop()
-        self.send(await self._service.calls.answer(message, session, "", lambda note: _soon(loop, self._tell, note)))
+
+        def notify(note: Mapping[str, object]) -> None:
+            _soon(loop, self._tell, note)
+
+        # Answers can be large, and a thousand calls can wait.
+        self.send(await self._service.calls.answer(message, session, "", notify, self._reads.wait))
 
     def _tell(self, note: Mapping[str, object]) -> None:
         # Not to a peer that does not read: they would pile up for as long as a call takes.
-        if not self._is_full:
+        if self._reads.is_set():
             self.send(note)
 
     def _call_done(self, key: object, task: asyncio.Task[None], size: int) -> None:
