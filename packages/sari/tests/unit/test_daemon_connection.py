@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,10 +47,10 @@ def calls_on(held: Held, folder: Path, threads: ThreadPoolExecutor, most: int = 
     return Calls(workspaces, threads, most, RootAccess(Layout(str(folder / "server.json")), "/nonexistent"), 600.0)
 
 
-def service_of(calls: Calls, sessions: Sessions) -> SimpleNamespace:
+def service_of(calls: Calls, sessions: Sessions, touch: Callable[[], None] = lambda: None) -> SimpleNamespace:
     return SimpleNamespace(
         token="t" * 32, connections=set(), strangers={}, sessions=sessions, calls=calls, draining=False,
-        touch=lambda: None, someone_left=lambda: None, note_defect=lambda _error: None, identity=dict,
+        touch=touch, someone_left=lambda: None, note_defect=lambda _error: None, identity=dict,
         begin_session=lambda name, *_: sessions.take(name, "", 0.0),
     )  # fmt: skip
 
@@ -63,6 +64,28 @@ async def until(is_true: Any) -> None:
     async with asyncio.timeout(_DEADLINE_S):
         while not is_true():
             await asyncio.sleep(0.01)
+
+
+def test_a_stranger_does_not_keep_the_daemon_from_ending_when_it_is_unused(tmp_path: Path) -> None:
+    async def run() -> None:
+        touched: list[None] = []
+        with ThreadPoolExecutor(12) as threads:
+            calls = calls_on(Held(), tmp_path, threads)
+            service = cast("Service", service_of(calls, Sessions(600.0), lambda: touched.append(None)))
+            server = await asyncio.get_running_loop().create_server(lambda: Connection(service), "127.0.0.1", 0)
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+            hello = {"jsonrpc": "2.0", "id": 0, "method": "sari/hello", "params": {"nonce": "a" * 32}}
+            writer.write(jsonrpc.encode(hello) + b"\n")
+            assert b"result" in await reader.readline()
+            assert not touched
+            identify = {"jsonrpc": "2.0", "id": 0, "method": "sari/identify", "params": {"token": "t" * 32}}
+            writer.write(jsonrpc.encode(identify) + b"\n")
+            assert b"result" in await reader.readline()
+            assert touched
+            writer.close()
+            server.close()
+
+    asyncio.run(run())
 
 
 def test_a_client_that_sends_many_calls_keeps_no_other_waiting(tmp_path: Path) -> None:

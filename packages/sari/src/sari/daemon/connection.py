@@ -69,7 +69,8 @@ class Connection(asyncio.Protocol):
         self._auth_timer = asyncio.get_running_loop().call_later(_FIRST_MESSAGE_S, self._close_unauthenticated)
 
     def data_received(self, data: bytes) -> None:
-        self._service.touch()
+        if self._trusted:
+            self._service.touch()
         for item in self._decoder.feed(data):
             if self._transport.is_closing():
                 return
@@ -169,6 +170,7 @@ class Connection(asyncio.Protocol):
             text = "this daemon serves its owner only: prove that you hold the token of its registry"
             raise NotAMessage(jsonrpc.failure(message.get("id"), jsonrpc.DENIED, text))
         self._trusted = True
+        self._service.touch()
         self._service.strangers.pop(self, None)
         self._decoder.raise_limit(_LARGEST_MESSAGE)
 
