@@ -2,13 +2,17 @@
 definitions. What is kept of them has a bound, and an answer that lacks something says so.
 """
 
+import json
+import os
 import subprocess
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from sari.languages import parser_pool
 from sari.ranking import commit_messages, term_index, terms, worker
 from sari.ranking.file_history import parse_log
 from sari.ranking.term_segment import FileTerms, TermSegment, write_segment
@@ -52,6 +56,36 @@ def test_commits_after_huge_messages_are_found_like_all_others(root: Path, works
     found = call_tool(workspace, "history", query="oldest change")
     assert found["commits"][0]["message"] == "the oldest change of all"
     assert len(call_tool(workspace, "history", text="x", max_tokens=20_000)["commits"]) == 8
+
+
+def test_a_file_of_very_many_definitions_is_received_in_small_pieces(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoding all of them at once lets no other thread of the daemon run for half a second."""
+    count = 100_000
+    (root / "many.py").write_text("".join(f"v{number} = 1\n" for number in range(count)))
+    sizes: list[int] = []
+
+    def loads(line: bytes) -> object:
+        sizes.append(len(line))
+        return json.loads(line)
+
+    monkeypatch.setattr(parser_pool, "json", SimpleNamespace(loads=loads, dumps=json.dumps))
+    process = parser_pool.ParserProcess(os.fsencode(root))
+    try:
+        ((path, parsed),) = process.parse([b"many.py"], lambda: False)
+        assert path == b"many.py"
+        assert parsed is not None
+        assert [symbol.name for symbol in parsed.symbols] == [f"v{number}" for number in range(count)]
+        assert max(sizes) < 1 << 19
+        # The process answers the next request.
+        assert process.first_error("python", b"x = 1\ny = (\n", lambda: False) == (2,)
+        # Places of a name that is a whole line of megabytes are not even sent.
+        text = b"a " * (1 << 20)
+        assert process.roles("python", text, [(0, 2 * n, 2 * n + 1) for n in range(1 << 20)], lambda: False) is None
+        assert process.roles("python", b"x = 1\n", [(0, 0, 1)], lambda: False) == ["use"]
+    finally:
+        process.close()
 
 
 def test_a_commit_of_any_date_is_shown(root: Path, workspace: Workspace) -> None:

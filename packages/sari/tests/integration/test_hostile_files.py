@@ -17,6 +17,7 @@ from sari.protocol.tooling import ToolResult
 from sari.tools.paging import write_cursor
 from sari.tools.workspace import Workspace, open_workspace
 from testing.sari.calls import UncancelledCall, call_tool, refusal_of
+from testing.sari.processes import wait_until
 from testing.sari.trees import git
 
 _DEADLINE_S = 240.0
@@ -122,6 +123,32 @@ def test_a_linked_device_as_ignore_file_ends_ripgrep_and_each_call_says_so(
     (root / ".ignore").unlink()
     (root / "b.py").write_text("def two():\n    return 2\n")
     assert call_tool(workspace, "search", query="return")["total"] == 2
+
+
+def test_without_a_runnable_ripgrep_no_answer_is_empty_and_complete(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with too many open files or processes."""
+    program = ripgrep_process.PROGRAM
+    monkeypatch.setattr(ripgrep_process, "PROGRAM", str(tmp_path / "missing"))
+    opened = open_workspace(root, tmp_path / "data")
+    try:
+        for tool in ("symbols", "references", "find_files", "search"):
+            arguments = {"name" if tool == "references" else "query": "one"}
+            assert "ripgrep cannot be run" in refusal_of(opened, tool, **arguments), tool
+        monkeypatch.setattr(ripgrep_process, "PROGRAM", program)
+        assert opened.index.wait_settled(120)
+        assert call_tool(opened, "symbols", query="one")["total"] == 1
+        monkeypatch.setattr(ripgrep_process, "PROGRAM", str(tmp_path / "missing"))
+        (root / "later").mkdir()
+        (root / "later/b.py").write_text("def other():\n    return 1\n")
+        assert "ripgrep cannot be run" in refusal_of(opened, "symbols", query="other")
+        monkeypatch.setattr(ripgrep_process, "PROGRAM", program)
+        wait_until(lambda: not opened.call("symbols", {"query": "other"}, UncancelledCall()).is_error, "it recovers")
+        assert call_tool(opened, "symbols", query="other")["total"] == 1
+        assert call_tool(opened, "symbols", query="one")["total"] == 1
+    finally:
+        opened.close()
 
 
 def test_a_repository_does_not_show_anothers_history_through_links(root: Path, tmp_path: Path) -> None:

@@ -4,13 +4,20 @@ import base64
 import json
 import os
 import stat
+import time
+import tracemalloc
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sari.daemon.sessions import MOST_HTTP_SESSIONS, MOST_ROOTS, Session, Sessions
+from sari.languages.parse import MAX_PARSED_BYTES
 from sari.protocol import jsonrpc
 from sari.protocol.errors import SariError
+from sari.protocol.framing import LARGEST_MESSAGE
 from sari.registry.layout import find_layout, make_private_directory
 from testing.sari.processes import daemons_of
 from testing.sari.world import World
@@ -38,6 +45,57 @@ def test_a_nested_cursor_or_list_of_workspaces_is_refused_and_not_left_unanswere
         {"query": "needle", "workspace": nested},
     ):
         assert "nested too deeply" in str(shim.request("tools/call", {"name": "search", "arguments": arguments}))
+
+
+@pytest.mark.parametrize("unit", [b"{},", b"[[]],", b'"a",', b'{"a":1},', b"1,", b"[],"])
+def test_a_message_of_millions_of_values_is_refused_before_it_fills_the_memory(unit: bytes) -> None:
+    message = b'{"a":[' + unit * (LARGEST_MESSAGE // len(unit)) + b"0]}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(jsonrpc.NotAMessage, match="more than 100000 values"):
+            jsonrpc.decode(message)
+        # Decoded, it takes hundreds of megabytes, and seconds in which no client is answered.
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+_JSON = st.recursive(
+    st.none() | st.floats(allow_nan=False) | st.text(),
+    lambda parts: st.lists(parts) | st.dictionaries(st.text(), parts),
+    max_leaves=20,
+)
+
+
+@given(_JSON)
+def test_no_value_is_left_uncounted(value: object) -> None:
+    def count(one: object) -> int:
+        parts = [*one.values()] if isinstance(one, dict) else one if isinstance(one, list) else []
+        return 1 + sum(map(count, parts))
+
+    with patch.object(jsonrpc, "_FEW", -1):
+        for ascii_only in (True, False):
+            data = json.dumps(value, ensure_ascii=ascii_only).encode()
+            assert jsonrpc.count_values(data) + 1 >= count(value)
+
+
+@pytest.mark.parametrize("part", ['{"a": [1, 2]},\n', '\\"', "\\\\", '"', "\u4e00,"])
+def test_the_largest_text_that_an_edit_may_have_is_accepted_whatever_it_holds(part: str) -> None:
+    text = part * (MAX_PARSED_BYTES // len(part.encode()))
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"arguments": {"text": text}}}
+    for ascii_only in (True, False):
+        data = json.dumps(message, ensure_ascii=ascii_only).encode()
+        assert len(data) <= LARGEST_MESSAGE
+        assert jsonrpc.decode(data) == message
+        assert jsonrpc.weigh(data) < len(data) + 10_000
+
+
+def test_strings_without_an_end_are_counted_in_linear_time() -> None:
+    for unit in (b'\\"', b'"', b'"\\', b"\\", b'",'):
+        began = time.process_time()
+        jsonrpc.count_values(b"[" * 2_000 + b'"' + unit * (LARGEST_MESSAGE // len(unit)))
+        # Hours, if each quote were looked at from each other one.
+        assert time.process_time() - began < 60
 
 
 def test_ids_and_tokens_that_every_answer_would_repeat_have_a_bounded_length() -> None:

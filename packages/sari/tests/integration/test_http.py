@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -193,6 +195,27 @@ def test_what_is_no_request_is_refused_and_harms_nobody(web: Web, data: bytes, s
 def test_two_requests_in_one_packet_get_two_answers(web: Web) -> None:
     head = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
     assert web.raw(head + b"\r\n" + head + b"Connection: close\r\n\r\n").count(b"HTTP/1.1 200 OK") == 2
+
+
+def test_strangers_who_read_no_answer_lock_nobody_out(web: Web) -> None:
+    """Other users of the machine, who have no token: each of 128 connections was served until it read."""
+    asking = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 400
+
+    def ask_without_reading(stranger: socket.socket) -> None:
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        stranger.connect(("127.0.0.1", web.port))
+        stranger.setblocking(False)
+        # Until the server waits for this peer to read.
+        while select.select([], [stranger], [], 2)[1]:
+            try:
+                stranger.send(asking)
+            except OSError:
+                return
+
+    with contextlib.ExitStack() as kept, ThreadPoolExecutor(130) as threads:
+        strangers = [kept.enter_context(socket.socket()) for _ in range(130)]
+        list(threads.map(ask_without_reading, strangers))
+        assert web.ask("/status").status == 200
 
 
 def test_a_crowd_of_silent_connections_is_bounded_and_passes(web: Web) -> None:

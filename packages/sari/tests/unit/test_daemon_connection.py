@@ -1,7 +1,9 @@
 """One client of the daemon that sends what no client should: the daemon stays bounded, and others are served."""
 
 import asyncio
+import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,9 +42,17 @@ class Held:
         return None
 
 
-def calls_on(held: Held, folder: Path, threads: ThreadPoolExecutor) -> Calls:
+def calls_on(held: Held, folder: Path, threads: ThreadPoolExecutor, most: int = 12) -> Calls:
     workspaces = Workspaces(cast("Any", lambda _root, _data: held), folder, threads)
-    return Calls(workspaces, threads, RootAccess(Layout(str(folder / "server.json")), "/nonexistent"), 600.0)
+    return Calls(workspaces, threads, most, RootAccess(Layout(str(folder / "server.json")), "/nonexistent"), 600.0)
+
+
+def service_of(calls: Calls, sessions: Sessions, touch: Callable[[], None] = lambda: None) -> SimpleNamespace:
+    return SimpleNamespace(
+        token="t" * 32, connections=set(), strangers={}, sessions=sessions, calls=calls, draining=False,
+        touch=touch, someone_left=lambda: None, note_defect=lambda _error: None, identity=dict,
+        begin_session=lambda name, *_: sessions.take(name, "", 0.0),
+    )  # fmt: skip
 
 
 def request(number: int, query: str, root: Path) -> jsonrpc.Message:
@@ -54,6 +64,28 @@ async def until(is_true: Any) -> None:
     async with asyncio.timeout(_DEADLINE_S):
         while not is_true():
             await asyncio.sleep(0.01)
+
+
+def test_a_stranger_does_not_keep_the_daemon_from_ending_when_it_is_unused(tmp_path: Path) -> None:
+    async def run() -> None:
+        touched: list[None] = []
+        with ThreadPoolExecutor(12) as threads:
+            calls = calls_on(Held(), tmp_path, threads)
+            service = cast("Service", service_of(calls, Sessions(600.0), lambda: touched.append(None)))
+            server = await asyncio.get_running_loop().create_server(lambda: Connection(service), "127.0.0.1", 0)
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+            hello = {"jsonrpc": "2.0", "id": 0, "method": "sari/hello", "params": {"nonce": "a" * 32}}
+            writer.write(jsonrpc.encode(hello) + b"\n")
+            assert b"result" in await reader.readline()
+            assert not touched
+            identify = {"jsonrpc": "2.0", "id": 0, "method": "sari/identify", "params": {"token": "t" * 32}}
+            writer.write(jsonrpc.encode(identify) + b"\n")
+            assert b"result" in await reader.readline()
+            assert touched
+            writer.close()
+            server.close()
+
+    asyncio.run(run())
 
 
 def test_a_client_that_sends_many_calls_keeps_no_other_waiting(tmp_path: Path) -> None:
@@ -79,18 +111,86 @@ def test_a_client_that_sends_many_calls_keeps_no_other_waiting(tmp_path: Path) -
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("kind", ["shims", "http"])
+def test_a_client_with_many_sessions_keeps_no_other_waiting(tmp_path: Path, kind: str) -> None:
+    def session(number: int, client: str, process: int) -> Session:
+        return Session(str(number), client, 0.0, http=kind == "http", process=process if kind == "shims" else 0)
+
+    async def run() -> None:
+        held = Held()
+        with ThreadPoolExecutor(32) as threads:
+            calls = calls_on(held, tmp_path, threads, 32)
+            tasks = []
+            # Three clients with many sessions, each of which may run four calls.
+            for process in (100, 101, 102):
+                for number in range(8):
+                    one = session(1_000 * process + number, f"flood {process}", process)
+                    tasks += [
+                        asyncio.create_task(calls.answer(request(n, f"flood {process}", tmp_path), one, "", None))
+                        for n in range(4)
+                    ]
+            await until(lambda: len(held.entered) == 24)
+            quiet = [
+                asyncio.create_task(
+                    calls.answer(request(1, f"quiet {n}", tmp_path), session(n, f"quiet {n}", 200 + n), "", None)
+                )
+                for n in range(6)
+            ]
+            page = asyncio.create_task(calls.call(str(tmp_path), "search", {"query": "page"}))
+            stateless = asyncio.create_task(calls.answer(request(1, "stateless", tmp_path), None, "", None))
+            await until(lambda: {*(f"quiet {n}" for n in range(6)), "page", "stateless"} <= {*held.entered})
+            assert {held.entered.count(f"flood {process}") for process in (100, 101, 102)} == {8}
+            # A cancelled call gives its place in the queue back.
+            tasks[-1].cancel()
+            held.release.set()
+            async with asyncio.timeout(_DEADLINE_S):
+                await asyncio.gather(page, stateless, *quiet, *tasks[:-1])
+            assert len(held.entered) == 3 * 32 - 1 + 8
+
+    asyncio.run(run())
+
+
+def test_a_workspace_on_a_file_system_that_does_not_answer_stops_no_other_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, alive = tmp_path / "dead", tmp_path / "alive"
+    dead.mkdir()
+    alive.mkdir()
+    held = Held()
+    real = os.path.isdir
+
+    def isdir(path: str) -> bool:
+        if str(path) == str(dead):
+            assert held.release.wait(_DEADLINE_S)
+        return real(path)
+
+    monkeypatch.setattr(os.path, "isdir", isdir)
+
+    async def run() -> None:
+        with ThreadPoolExecutor(12) as threads:
+            calls = calls_on(held, tmp_path, threads)
+            stuck = [
+                asyncio.create_task(calls.answer(request(n, "dead", dead), Session("dead", "", 0.0), "", None))
+                for n in range(4)
+            ]
+            await asyncio.sleep(0)
+            other = asyncio.create_task(calls.answer(request(1, "alive", alive), Session("alive", "", 0.0), "", None))
+            await until(lambda: "alive" in held.entered)
+            assert not held.release.is_set()
+            held.release.set()
+            async with asyncio.timeout(_DEADLINE_S):
+                await asyncio.gather(other, *stuck)
+
+    asyncio.run(run())
+
+
 def test_calls_with_the_same_id_end_with_their_client_and_a_thousand_are_enough(tmp_path: Path) -> None:
     async def run() -> None:
         held = Held()
         with ThreadPoolExecutor(12) as threads:
             calls = calls_on(held, tmp_path, threads)
             sessions = Sessions(600.0)
-            nothing = SimpleNamespace(
-                token="t" * 32, connections=set(), strangers={}, sessions=sessions, calls=calls, draining=False,
-                touch=lambda: None, someone_left=lambda: None, note_defect=lambda _error: None,
-                identity=dict, begin_session=lambda name, *_: sessions.take(name, "", 0.0),
-            )  # fmt: skip
-            service = cast("Service", nothing)
+            service = cast("Service", service_of(calls, sessions))
             loop = asyncio.get_running_loop()
             server = await loop.create_server(lambda: Connection(service), "127.0.0.1", 0)
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2], limit=1 << 20)
@@ -120,6 +220,54 @@ def test_calls_with_the_same_id_end_with_their_client_and_a_thousand_are_enough(
     asyncio.run(run())
 
 
+def test_calls_of_a_client_that_reads_no_answers_are_not_begun(tmp_path: Path) -> None:
+    class Large:
+        begun = 0
+
+        def call(self, _tool: str, arguments: Any, _call: Any) -> ToolResult:
+            self.begun += arguments["query"] == "flood"
+            return ToolResult("x" * (1 << 20), {})
+
+        def close(self) -> None:
+            return None
+
+    async def run() -> None:
+        large = Large()
+        with ThreadPoolExecutor(12) as threads:
+            sessions = Sessions(600.0)
+            calls = calls_on(cast("Any", large), tmp_path, threads)
+            service = cast("Service", service_of(calls, sessions))
+            server = await asyncio.get_running_loop().create_server(lambda: Connection(service), "127.0.0.1", 0)
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2], limit=1 << 22)
+            for message in (
+                {"jsonrpc": "2.0", "id": 0, "method": "sari/identify", "params": {"token": "t" * 32}},
+                {"jsonrpc": "2.0", "id": 0, "method": "sari/session", "params": {"session": "one"}},
+            ):
+                writer.write(jsonrpc.encode(message) + b"\n")
+                assert "result" in cast("Any", jsonrpc.decode(await reader.readline()))
+            transport = cast("asyncio.Transport", writer.transport)
+            transport.pause_reading()
+            writer.writelines(jsonrpc.encode(request(number, "flood", tmp_path)) + b"\n" for number in range(400))
+            (connection,) = service.connections
+            await until(lambda: connection.waits_for_reader)
+            # Meanwhile others are served, one call after the other.
+            other = Session("other", "", 0.0)
+            async with asyncio.timeout(_DEADLINE_S):
+                for number in range(400):
+                    assert "result" in await calls.answer(request(number, "other", tmp_path), other, "", None)
+            # Buffers of the system hold some.
+            assert large.begun < 100
+            transport.resume_reading()
+            async with asyncio.timeout(_DEADLINE_S):
+                for _ in range(400):
+                    await reader.readline()
+            assert large.begun == 400
+            writer.close()
+            server.close()
+
+    asyncio.run(run())
+
+
 def test_the_calls_of_a_client_wait_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_MOST_WAITING_BYTES", 150_000)
 
@@ -127,15 +275,7 @@ def test_the_calls_of_a_client_wait_up_to_a_size(tmp_path: Path, monkeypatch: py
         held = Held()
         with ThreadPoolExecutor(12) as threads:
             sessions = Sessions(600.0)
-            service = cast(
-                "Service",
-                SimpleNamespace(
-                    token="t" * 32, connections=set(), strangers={}, sessions=sessions,
-                    calls=calls_on(held, tmp_path, threads), draining=False, touch=lambda: None,
-                    someone_left=lambda: None, note_defect=lambda _error: None, identity=dict,
-                    begin_session=lambda name, *_: sessions.take(name, "", 0.0),
-                ),
-            )  # fmt: skip
+            service = cast("Service", service_of(calls_on(held, tmp_path, threads), sessions))
             server = await asyncio.get_running_loop().create_server(lambda: Connection(service), "127.0.0.1", 0)
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2], limit=1 << 20)
 

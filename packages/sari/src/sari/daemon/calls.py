@@ -9,14 +9,17 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
+from contextlib import nullcontext
+from typing import TypeVar
 
+from sari.daemon.fair_turns import FairTurns
 from sari.daemon.log import fields, logger
 from sari.daemon.many_roots import MOST_ROOTS, ROWS, arguments_by_root, merge, named_workspaces
 from sari.daemon.root_access import RootAccess
-from sari.daemon.sessions import CALLS_AT_ONCE, Session
-from sari.daemon.workspaces import Slot, Workspaces
+from sari.daemon.sessions import Session
+from sari.daemon.workspaces import Workspaces
 from sari.protocol import jsonrpc, mcp
 from sari.protocol.catalog import TOOLS
 from sari.protocol.jsonrpc import Message
@@ -29,6 +32,13 @@ _SPECS = {spec.name: spec for spec in TOOLS}
 # Enough for every retry that can follow a broken connection.
 _REMEMBERED = 256
 _PROGRESS_PAUSE_S = 0.1
+# Of one client, which may have many sessions. Agents send a few calls at a time.
+_CALLS_OF_CLIENT = 8
+# For clients without a running call, of those that call without a session and of pages.
+_RESERVED = 8
+_WITHOUT_SESSION, _PAGE = "http", "page"
+
+T = TypeVar("T")
 
 
 class RunningCall:
@@ -62,18 +72,26 @@ class RunningCall:
 class Calls:
     """Runs tool calls."""
 
-    def __init__(self, workspaces: Workspaces, threads: Executor, access: RootAccess, limit_s: float) -> None:
+    def __init__(
+        self, workspaces: Workspaces, threads: Executor, most: int, access: RootAccess, limit_s: float
+    ) -> None:
         self._workspaces = workspaces
         self._threads = threads
         self._access = access
         self._limit_s = limit_s
         self._written: OrderedDict[str, asyncio.Future[ToolResult]] = OrderedDict()
-        # For HTTP requests without a session.
-        self._turns = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._turns = FairTurns(most, _CALLS_OF_CLIENT, min(_RESERVED, most // 4))
         self.running = 0
 
-    async def answer(self, message: Message, session: Session | None, root: str, notify: Notify | None) -> Message:
-        """Answer one `tools/call`. Cancelling the task cancels the call."""
+    async def answer(
+        self,
+        message: Message,
+        session: Session | None,
+        root: str,
+        notify: Notify | None,
+        ready: Callable[[], Awaitable[object]] | None = None,
+    ) -> Message:
+        """Answer one `tools/call`, once its client is `ready` for the answer. Cancelling the task cancels the call."""
         params = jsonrpc.params_of(message)
         name, arguments = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str) or name not in _SPECS:
@@ -84,21 +102,17 @@ class Calls:
             return mcp.tool_answer(message, _refused("`arguments` must be an object"))
         meta = params.get("_meta")
         meta = meta if isinstance(meta, dict) else {}
-        try:
-            by_root = self._arguments_by_root(name, arguments, meta, root)
-        except (RefusedRoot, ValueError) as error:
-            return mcp.tool_answer(message, _refused(str(error)))
-        except RecursionError:
-            return mcp.tool_answer(message, _refused("a cursor or a list of workspaces is nested too deeply"))
         call = RunningCall(_progress(notify, meta.get("progressToken")), self._limit_s)
         self.running += 1
         if session is not None:
             session.running += 1
         try:
-            async with session.turns if session is not None else self._turns:
-                result = await self._in_all(meta.get("sari/key"), name, by_root, session, call)
+            async with session.turns if session is not None else nullcontext():
+                if ready is not None:
+                    await ready()
+                result = await self._answer(name, arguments, meta, root, session, call)
         except Exception as error:  # noqa: BLE001 - a bug in a tool fails one call, not the daemon
-            logger.exception("call failed %s", fields(tool=name, root=", ".join(by_root)))
+            logger.exception("call failed %s", fields(tool=name))
             text = f"`{name}` failed inside sari ({type(error).__name__}: {error}): run `sari doctor`"
             return jsonrpc.failure(message["id"], jsonrpc.INTERNAL_ERROR, text)
         finally:
@@ -107,6 +121,20 @@ class Calls:
                 session.running -= 1
                 session.last_request = time.monotonic()
         return mcp.tool_answer(message, result)
+
+    async def _answer(
+        self, tool: str, arguments: Message, meta: Message, root: str, session: Session | None, call: RunningCall
+    ) -> ToolResult:
+        # In a thread: a folder on a file system that does not answer would stop the event loop.
+        try:
+            by_root = await self._in_thread(
+                call, _owner(session), lambda: self._arguments_by_root(tool, arguments, meta, root)
+            )
+        except (RefusedRoot, ValueError) as error:
+            return _refused(str(error))
+        except RecursionError:
+            return _refused("a cursor or a list of workspaces is nested too deeply")
+        return await self._in_all(meta.get("sari/key"), tool, by_root, session, call)
 
     def _arguments_by_root(self, name: str, arguments: Message, meta: Message, root: str) -> dict[str, Message]:
         """Return the arguments for each workspace of a call. Raises `RefusedRoot` and `ValueError`."""
@@ -138,7 +166,7 @@ class Calls:
             return await self._once(key, tool, arguments, where, session, call)
         answers: dict[str, ToolResult] = {}
         for where, arguments in by_root.items():
-            answers[where] = await self._run(tool, arguments, where, session, call)
+            answers[where] = await self._run(tool, arguments, where, session, call, _owner(session))
         is_ranked = any(arguments.get("mode") == "ranked" for arguments in by_root.values())
         return merge(tool, is_ranked, answers)
 
@@ -146,8 +174,7 @@ class Calls:
         """Run a tool in a workspace, outside MCP."""
         self.running += 1
         try:
-            async with self._turns:
-                return await self._run(tool, arguments, root, None, RunningCall(None, self._limit_s))
+            return await self._run(tool, arguments, root, None, RunningCall(None, self._limit_s), _PAGE)
         finally:
             self.running -= 1
 
@@ -162,7 +189,7 @@ class Calls:
     ) -> ToolResult:
         """Run a tool. A writing tool runs only once per key, even if a broken connection causes retries."""
         if _SPECS[tool].read_only or not isinstance(key, str):
-            return await self._run(tool, arguments, root, session, call)
+            return await self._run(tool, arguments, root, session, call, _owner(session))
         done = self._written.get(key)
         if done is not None:
             return await asyncio.shield(done)
@@ -170,7 +197,7 @@ class Calls:
         while len(self._written) > _REMEMBERED:
             self._written.popitem(last=False)
         try:
-            result = await self._run(tool, arguments, root, session, call)
+            result = await self._run(tool, arguments, root, session, call, _owner(session))
         except BaseException as error:
             self._written.pop(key, None)
             done.set_exception(RuntimeError(f"the first attempt failed: {error}"))
@@ -180,31 +207,40 @@ class Calls:
         return result
 
     async def _run(
-        self, tool: str, arguments: Mapping[str, object], root: str, session: Session | None, call: RunningCall
+        self,
+        tool: str,
+        arguments: Mapping[str, object],
+        root: str,
+        session: Session | None,
+        call: RunningCall,
+        owner: str,
     ) -> ToolResult:
         slot = await self._workspaces.enter(root)
         if session is not None:
             session.use(root)
         try:
-            return await self._in_thread(slot, tool, arguments, call)
+            opened = slot.opened
+            assert opened is not None
+            return await self._in_thread(call, owner, lambda: opened.call(tool, arguments, call))
         finally:
             self._workspaces.leave(slot)
 
-    async def _in_thread(
-        self, slot: Slot, tool: str, arguments: Mapping[str, object], call: RunningCall
-    ) -> ToolResult:
-        opened = slot.opened
-        assert opened is not None
-        work = asyncio.get_running_loop().run_in_executor(self._threads, opened.call, tool, arguments, call)
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            # The thread can only be signalled, not stopped. The workspace stays open until the thread ends.
-            call.cancel()
-            await asyncio.wait([work])
-            if not work.cancelled():
-                work.exception()
-            raise
+    async def _in_thread(self, call: RunningCall, owner: str, work: Callable[[], T]) -> T:
+        async with self._turns.turn(owner):
+            running = asyncio.get_running_loop().run_in_executor(self._threads, work)
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                # The thread can only be signalled, not stopped. The workspace stays open until the thread ends.
+                call.cancel()
+                await asyncio.wait([running])
+                if not running.cancelled():
+                    running.exception()
+                raise
+
+
+def _owner(session: Session | None) -> str:
+    return session.owner if session is not None else _WITHOUT_SESSION
 
 
 def _refused(text: str) -> ToolResult:

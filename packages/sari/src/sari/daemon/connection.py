@@ -32,6 +32,7 @@ _LONGEST_IDLE_S = 1e9
 _MOST_CALLS = 1_000
 _MOST_WAITING_BYTES = 64 << 20
 _LONGEST_NAME = 200
+_LARGEST_PID = 1 << 32
 # The shim adds a few fields to the client's message.
 _LARGEST_MESSAGE = LARGEST_MESSAGE + 64 * 1024
 
@@ -49,9 +50,11 @@ class Connection(asyncio.Protocol):
         self._calls: dict[object, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._auth_timer: asyncio.TimerHandle | None = None
-        # The size of the calls that are not answered yet.
+        # What the calls that are not answered yet take in memory.
         self._waiting_bytes = 0
-        self._is_full = False
+        # Set while the peer reads what it is sent.
+        self._reads = asyncio.Event()
+        self._reads.set()
 
     # asyncio callbacks
 
@@ -66,14 +69,15 @@ class Connection(asyncio.Protocol):
         self._auth_timer = asyncio.get_running_loop().call_later(_FIRST_MESSAGE_S, self._close_unauthenticated)
 
     def data_received(self, data: bytes) -> None:
-        self._service.touch()
+        if self._trusted:
+            self._service.touch()
         for item in self._decoder.feed(data):
             if self._transport.is_closing():
                 return
             try:
                 if isinstance(item, Refused):
                     raise NotAMessage(jsonrpc.failure(None, jsonrpc.INVALID_REQUEST, item.reason))
-                self._take(jsonrpc.check(jsonrpc.decode(item)), len(item))
+                self._take(jsonrpc.check(jsonrpc.decode(item)), jsonrpc.weigh(item))
             except NotAMessage as wrong:
                 self.send(wrong.answer)
                 if not self._trusted:
@@ -93,11 +97,11 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         # Stop reading from a peer that does not read its answers.
-        self._is_full = True
+        self._reads.clear()
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self._is_full = False
+        self._reads.set()
         self._transport.resume_reading()
 
     # Called by the service
@@ -115,6 +119,11 @@ class Connection(asyncio.Protocol):
         """Close the connection at once."""
         self._service.strangers.pop(self, None)
         self._transport.abort()
+
+    @property
+    def waits_for_reader(self) -> bool:
+        """Whether the peer does not read what it is sent."""
+        return not self._reads.is_set()
 
     @property
     def is_session(self) -> bool:
@@ -161,6 +170,7 @@ class Connection(asyncio.Protocol):
             text = "this daemon serves its owner only: prove that you hold the token of its registry"
             raise NotAMessage(jsonrpc.failure(message.get("id"), jsonrpc.DENIED, text))
         self._trusted = True
+        self._service.touch()
         self._service.strangers.pop(self, None)
         self._decoder.raise_limit(_LARGEST_MESSAGE)
 
@@ -192,11 +202,16 @@ class Connection(asyncio.Protocol):
 
     async def _call(self, message: Message, session: Session) -> None:
         loop = asyncio.get_running_loop()
-        self.send(await self._service.calls.answer(message, session, "", lambda note: _soon(loop, self._tell, note)))
+
+        def notify(note: Mapping[str, object]) -> None:
+            _soon(loop, self._tell, note)
+
+        # Answers can be large, and a thousand calls can wait.
+        self.send(await self._service.calls.answer(message, session, "", notify, self._reads.wait))
 
     def _tell(self, note: Mapping[str, object]) -> None:
         # Not to a peer that does not read: they would pile up for as long as a call takes.
-        if not self._is_full:
+        if self._reads.is_set():
             self.send(note)
 
     def _call_done(self, key: object, task: asyncio.Task[None], size: int) -> None:
@@ -224,12 +239,13 @@ class Connection(asyncio.Protocol):
             idle = params.get("idle_s")
             age = float(idle) if isinstance(idle, int | float) and 0 <= idle < _LONGEST_IDLE_S else 0.0
             client = params.get("client")
-            roots = params.get("roots")
+            roots, process = params.get("roots"), params.get("process")
             self._session = self._service.begin_session(
                 session_id,
                 client[:_LONGEST_NAME] if isinstance(client, str) else "",
                 [root for root in roots if isinstance(root, str)] if isinstance(roots, list) else [],
                 age,
+                process if isinstance(process, int) and 1 < process < _LARGEST_PID else 0,
             )
         root = params.get("root")
         # The command line asks, because without a warm workspace it is faster alone.

@@ -32,7 +32,7 @@ from sari.protocol.versions import SERVED_PROTOCOLS, WIRE_PROTOCOL
 from sari.registry.layout import Layout
 from sari.registry.settings import Settings
 
-# Enough for eight clients that use all their turns.
+# Enough for eight sessions that use all their turns.
 _CALL_THREADS = 8 * CALLS_AT_ONCE
 # Separate pools, so that opening and closing workspaces and running calls never wait for each other.
 _OPEN_THREADS = 4
@@ -74,7 +74,9 @@ class Service:
         self._call_threads = ThreadPoolExecutor(_CALL_THREADS, "sari-call")
         self._open_threads = ThreadPoolExecutor(_OPEN_THREADS, "sari-open")
         self.workspaces = Workspaces(opener, Path(layout.data_dir), self._open_threads)
-        self.calls = Calls(self.workspaces, self._call_threads, RootAccess(layout, home), settings.request_timeout_s)
+        self.calls = Calls(
+            self.workspaces, self._call_threads, _CALL_THREADS, RootAccess(layout, home), settings.request_timeout_s
+        )
         self.drain_changed: asyncio.Event = asyncio.Event()
         self._ended = asyncio.Event()
         self._why_ended = ""
@@ -198,10 +200,13 @@ class Service:
             ],
         }
 
-    def begin_session(self, session_id: str, client: str, roots: Sequence[str], idle_s: float) -> Session:
+    def begin_session(
+        self, session_id: str, client: str, roots: Sequence[str], idle_s: float, process: int
+    ) -> Session:
         """Register a shim's session. A session that comes from a predecessor keeps its lease."""
         now = time.monotonic()
         session = self.sessions.take(session_id, client, now - idle_s)
+        session.process = process
         self.sessions.connect(session)
         if self.sessions.is_leased(session, now):
             for root in roots[:MOST_ROOTS]:

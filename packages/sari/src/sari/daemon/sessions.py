@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-# Of one client. Agents send a few at a time.
+# Of one session. Agents send a few at a time.
 CALLS_AT_ONCE = 4
 # Each is indexed and watched. The least recently used ones of more are closed as if nobody used them.
 MOST_ROOTS = 32
@@ -31,9 +31,18 @@ class Session:
     # Clients share the threads: one that sends many calls, or calls that hang, keeps no other waiting.
     turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CALLS_AT_ONCE))
     roots: set[str] = field(default_factory=set)
+    # The process that started the shim, if it says so: one client can have many sessions.
+    process: int = 0
 
     # The roots in the order in which they were last used.
     _order: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def owner(self) -> str:
+        """A name for the client: its process, or over HTTP what it calls itself, or only this session."""
+        if self.process:
+            return f"process {self.process}"
+        return f"http {self.client}" if self.http else f"session {self.session_id}"
 
     def use(self, root: str) -> None:
         """Keep a workspace open for this session."""

@@ -52,13 +52,15 @@ def machine_findings(environment: Mapping[str, str], project: Path | None) -> li
 def command_finding(environment: Mapping[str, str], project: Path | None = None) -> Finding:
     """Check every `sari` on PATH. Two versions would start two daemons that replace each other."""
     programs: dict[str, str] = {}
-    # Not those of a relative entry, which may be the project's: their version is asked for by running them.
-    for folder in search_path(environment.get("PATH", os.defpath), [project] if project is not None else ()).split(
-        os.pathsep
-    ):
-        program = shutil.which("sari", path=folder) if folder else None
-        if program is not None and os.path.realpath(program) not in programs:
-            programs[os.path.realpath(program)] = program
+    path = environment.get("PATH", os.defpath)
+    # Not those of a relative entry or the project's, except this one: their version is asked for by running them.
+    trusted = search_path(path, [project] if project is not None else (), environment).split(os.pathsep)
+    own = os.path.realpath(_own_program())
+    for folder in filter(os.path.isabs, path.split(os.pathsep)):
+        program = shutil.which("sari", path=folder)
+        real = os.path.realpath(program) if program is not None else ""
+        if program is not None and real not in programs and (folder in trusted or real == own):
+            programs[real] = program
     versions = {path: _version_of(path) for path in programs.values()}
     shown = ", ".join(f"{path} ({version})" for path, version in versions.items())
     if not versions:

@@ -94,7 +94,7 @@ class Repository:
             given.seek(0)
             program = find_program("git")
             if program is None:
-                raise GitFailed("git was not found on PATH outside of workspaces")
+                raise GitFailed("git was not found on PATH or in the usual folders, outside of workspaces")
             try:
                 process = subprocess.Popen(
                     [program, "--no-optional-locks", "-c", "core.quotepath=off", *self._settings, *arguments],

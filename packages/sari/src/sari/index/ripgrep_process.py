@@ -23,7 +23,7 @@ class RipgrepFailed(Exception):
 
 
 class RipgrepDied(RipgrepFailed):
-    """Raised when ripgrep was killed, so that its output is not complete."""
+    """Raised when ripgrep was killed or could not be started, so that its output is not complete."""
 
 
 class Cancelled(Exception):
@@ -176,6 +176,9 @@ def _unnamed_file() -> int:
 
 
 def _cannot_run(root: str, error: OSError) -> RipgrepFailed:
+    if os.path.isdir(root):
+        # Too many open files or processes, or ripgrep is missing: the tree's files are still there.
+        return RipgrepDied(f"ripgrep cannot be run in {root}: {error}")
     return RipgrepFailed(f"ripgrep cannot be run in {root}: {error}. Is the folder still there?")
 
 

@@ -28,6 +28,8 @@ _CHUNK_BYTES = 40_000
 # Results are passed on when the answers have this size, so that few files with very many symbols are in memory at a time.
 _BATCH_BYTES = 4 << 20
 _POLL_INTERVAL_S = 0.1
+# A line of megabytes may consist of one name. Encoding its places would let no other thread run for a second.
+_MOST_SPANS = 100_000
 
 
 def parse_files(
@@ -106,9 +108,11 @@ class ParserProcess:
     def roles(
         self, language: str, text: bytes, spans: Sequence[Span], stop: Callable[[], bool]
     ) -> list[str | None] | None:
-        """Return the roles of names in a text; None if it takes too long to parse."""
+        """Return the roles of names in a text; None if it takes too long to parse, or there are very many names."""
         if not spans:
             return []
+        if len(spans) > _MOST_SPANS:
+            return None
         found = self._about({"language": language, "size": len(text), "places": spans}, text, stop)
         return found if found is not None and len(found) == len(spans) else None
 
@@ -181,9 +185,9 @@ class _Worker:
         try:
             _write(process, b"".join(json.dumps(os.fsdecode(path)).encode() + b"\n" for path in paths))
             for path in paths:
-                line = self._line(process, is_over)
-                size += len(line)
-                results.append((path, self._parsed(path, json.loads(line))))
+                parsed, length = self._parsed(path, process, is_over)
+                size += length
+                results.append((path, parsed))
                 if size > _BATCH_BYTES:
                     yield results
                     results, size = [], 0
@@ -226,11 +230,22 @@ class _Worker:
         del self._received[: end + 1]
         return line
 
-    def _parsed(self, path: bytes, answer: Any) -> Parsed | None:
+    def _parsed(
+        self, path: bytes, process: subprocess.Popen[bytes], is_over: Callable[[], bool]
+    ) -> tuple[Parsed | None, int]:
+        """Return the next file's result and its size."""
+        head = self._line(process, is_over)
+        answer: Any = json.loads(head)
         if answer is None:
-            return failed(self._root, path)
-        stamp, rows = answer
-        return Parsed(stamp, [_symbol(row) for row in rows])
+            return failed(self._root, path), len(head)
+        stamp, count = answer
+        size = len(head)
+        symbols: list[Symbol] = []
+        for _ in range(count):
+            line = self._line(process, is_over)
+            size += len(line)
+            symbols += [_symbol(row) for row in json.loads(line)]
+        return Parsed(stamp, symbols), size
 
     def _started(self) -> subprocess.Popen[bytes] | None:
         with self._lock:

@@ -112,12 +112,13 @@ class SymbolIndex:
         """Return the first line of a text with a syntax error, if there is one; None if it cannot be parsed."""
         return self._parser.first_error(language.name, text, self._stop.is_set)
 
-    def failed_with(self, name: str) -> list[bytes]:
-        """Return the files that contain a name, ignoring case, and could not be parsed."""
+    def failed_with(self, name: str, *, as_word: bool = False) -> list[bytes]:
+        """Return the files that could not be parsed and contain a name: ignoring case, or as a word of its own."""
         failed = {path for path in self._store.failed.copy() if self._current(path)}
         if not failed or "\0" in name:
             return []
-        return sorted(search(self._index, Query(name, "literal", "insensitive"), failed.__contains__)[0].counts)
+        query = Query(name, "words", "sensitive") if as_word else Query(name, "literal", "insensitive")
+        return sorted(search(self._index, query, failed.__contains__)[0].counts)
 
     def known_names(self, path: bytes) -> list[str] | None:
         """Return the names that a file defines, if its current state was parsed. Never parses."""

@@ -1,4 +1,4 @@
-"""A worker process that parses: reads one request per line and writes one JSON line for each.
+"""A worker process that parses: reads one request per line and answers it with lines of JSON.
 
 Parsing holds the GIL, so the daemon never parses itself. Some texts of 64 KB take a parser half a minute (`a<b<a<b<…` in
 Java), and larger ones all memory: a worker ends when a text takes too much.
@@ -27,6 +27,7 @@ _BYTES_PER_CPU_S = 200_000
 _MOST_DATA_BYTES = 1 << 30
 # The daemon keeps the symbols of several files at a time. This is 100,000 definitions of one file.
 MOST_ANSWER_BYTES = 12 << 20
+_SYMBOLS_A_LINE = 2_000
 # No language has longer names in practice, and an answer may contain thousands.
 _LONGEST_NAME = 2_000
 
@@ -40,25 +41,32 @@ def main() -> None:
     for line in sys.stdin.buffer:
         request = json.loads(line)
         if isinstance(request, str):
-            answer = json.dumps(_symbols(root, os.fsencode(request)))
+            lines = _symbols(root, os.fsencode(request))
         else:
             text = sys.stdin.buffer.read(request["size"])
             _limit_time(len(text))
-            answer = json.dumps(_about(request, text))
+            lines = [json.dumps(_about(request, text))]
         # "null" is the answer for a file that cannot be parsed.
-        sys.stdout.write(f"{answer if len(answer) <= MOST_ANSWER_BYTES else 'null'}\n")
+        sys.stdout.writelines(
+            f"{line}\n" for line in (lines if sum(map(len, lines)) <= MOST_ANSWER_BYTES else ["null"])
+        )
         sys.stdout.flush()
 
 
-def _symbols(root: bytes, path: bytes) -> object:
+def _symbols(root: bytes, path: bytes) -> list[str]:
+    """Return a line with the file's stamp and the number of lines that follow, and these with some symbols each: the
+    reader cannot be interrupted while it decodes a line.
+    """
     size = 0
     with contextlib.suppress(OSError):
         size = min(os.stat(os.path.join(root, path)).st_size, MAX_PARSED_BYTES)
     _limit_time(size)
     found = symbols_of(root, path)
     if found is None or any(_is_excessive(symbol) for symbol in found.symbols):
-        return None
-    return [found.stamp, [astuple(symbol) for symbol in found.symbols]]
+        return ["null"]
+    rows = [astuple(symbol) for symbol in found.symbols]
+    pieces = [json.dumps(rows[at : at + _SYMBOLS_A_LINE]) for at in range(0, len(rows), _SYMBOLS_A_LINE)]
+    return [json.dumps([found.stamp, len(pieces)]), *pieces]
 
 
 def _is_excessive(symbol: Symbol) -> bool:

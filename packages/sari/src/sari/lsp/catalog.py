@@ -120,14 +120,14 @@ def server_for(language: str) -> ServerSpec | None:
 
 def find_program(spec: ServerSpec, root: Path, environ: Mapping[str, str]) -> str | None:
     """Return the server's program, never one from inside the workspace."""
-    return programs.find_program(spec.command[0], {"PATH": search_path(root, environ)})
+    return programs.find_program(spec.command[0], environ, [root])
 
 
 def search_path(root: Path, environ: Mapping[str, str]) -> str:
-    """Return `PATH` without relative entries and those inside a workspace: `node_modules/.bin` belongs to the
-    repository.
+    """Return `PATH` without relative entries and those inside a workspace (`node_modules/.bin` belongs to the
+    repository), and with the folders where programs usually are.
     """
-    return programs.search_path(environ.get("PATH", os.defpath), [str(root)])
+    return programs.program_path(environ, [root])
 
 
 def project_folder(spec: ServerSpec, root: Path, path: str) -> Path | None:

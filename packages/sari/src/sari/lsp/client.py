@@ -137,7 +137,7 @@ class LspClient:
                 if len(body) < length:
                     return
                 self._take(json.loads(body))
-        except (OSError, ValueError, ServerGone):
+        except (OSError, ValueError, RecursionError, ServerGone):
             return
         finally:
             self._fail_all()

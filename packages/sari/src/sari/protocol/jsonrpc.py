@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Message = dict[str, object]
 
@@ -21,6 +26,13 @@ UNSUPPORTED_VERSION = -32022
 
 # No message of MCP is nested deeper. Python's own limit depends on the place in the program.
 _DEEPEST = 100
+# Each value takes up to a hundred bytes of memory, and 16 MiB hold millions. The largest request is one long text
+# (`replace_symbol`), a list of workspaces or a batch.
+MOST_VALUES = 100_000
+_VALUE_BYTES = 100
+_FEW = 1_000
+# A string, also one without an end, or what stands before a value. Linear: nothing is looked at twice.
+_STRING_OR_VALUE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[\[{,]', re.DOTALL)
 # Longer ids and tokens are repeated in answers and in each notification of progress.
 LONGEST_ID = 1_000
 
@@ -34,15 +46,51 @@ class NotAMessage(Exception):
 
 
 def decode(data: bytes) -> object:
-    """Decode a JSON value. Raises `NotAMessage`."""
+    """Decode a JSON value of an untrusted peer. Raises `NotAMessage`."""
+    return _decoded(data, parse)
+
+
+def decode_answer(data: bytes) -> object:
+    """Decode a JSON value of the daemon, which can have any number of rows. Raises `NotAMessage`."""
+    return _decoded(data, _parse)
+
+
+def _decoded(data: bytes, read: Callable[[bytes], object]) -> object:
     try:
-        return parse(data)
+        return read(data)
     except ValueError as error:
         raise NotAMessage(failure(None, PARSE_ERROR, f"this is not JSON: {str(error)[:200]}")) from None
 
 
 def parse(data: bytes) -> object:
-    """Decode a JSON value. Raises `ValueError`, also for one that is nested so deeply that encoding it again could fail."""
+    """Decode a JSON value of an untrusted peer. Raises `ValueError`, also for one that is nested so deeply that encoding it
+    again could fail, or of so many values that it would fill the memory.
+    """
+    if count_values(data) > MOST_VALUES:
+        raise ValueError(f"it has more than {MOST_VALUES} values")
+    return _parse(data)
+
+
+def count_values(data: bytes) -> int:
+    """Return at least how many values a JSON text holds; above `MOST_VALUES`, only that there are more."""
+    count = data.count(b",") + data.count(b"[") + data.count(b"{")
+    if count <= _FEW:
+        return count
+    # Most may be inside a long string, such as code.
+    count = 0
+    for _ in _STRING_OR_VALUE.finditer(data):
+        count += 1
+        if count > MOST_VALUES:
+            break
+    return count
+
+
+def weigh(data: bytes) -> int:
+    """Return about how much memory a JSON text takes once it is decoded."""
+    return len(data) + _VALUE_BYTES * count_values(data)
+
+
+def _parse(data: bytes) -> object:
     try:
         value = json.loads(data.decode("utf-8"))
     except RecursionError:

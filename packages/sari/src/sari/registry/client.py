@@ -55,7 +55,7 @@ class DaemonClient:
             self._sock.settimeout(timeout_s)
             self._sock.sendall(jsonrpc.encode(message) + b"\n")
             while True:
-                answer = jsonrpc.decode(self._next_line(deadline))
+                answer = jsonrpc.decode_answer(self._next_line(deadline))
                 if isinstance(answer, dict) and answer.get("id") == self._count and "method" not in answer:
                     break
         except (OSError, jsonrpc.NotAMessage) as error:
@@ -71,7 +71,9 @@ class DaemonClient:
         """Open a session, which tool calls require. Returns False if the daemon would have to read the files of this
         workspace before it can answer a search.
         """
-        params: dict[str, object] = {"session": os.urandom(16).hex(), "client": client, "roots": [], "idle_s": 0}
+        params: dict[str, object] = {
+            "session": os.urandom(16).hex(), "client": client, "roots": [], "idle_s": 0, "process": os.getppid()
+        }  # fmt: skip
         if root is not None:
             params["root"] = root
         return self.request("sari/session", params).get("warm") is not False

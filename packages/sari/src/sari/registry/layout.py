@@ -69,9 +69,12 @@ def check_outside(layout: Layout, root: str, environ: Mapping[str, str]) -> None
     """Refuse a registry inside the client's own project. A project's configuration can name one, and the files beside it
     say which daemon to trust and which directories are allowed. Raises `SariError`.
     """
-    chosen = environ.get("SARI_REGISTRY_FILE")
-    inside = os.path.realpath(root).rstrip(os.sep) + os.sep
-    if chosen and root and f"{os.path.realpath(layout.data_dir)}{os.sep}".startswith(inside):
+    chosen, home = environ.get("SARI_REGISTRY_FILE"), home_of(environ)
+    project = os.path.realpath(root)
+    if home is not None and is_within(home, project):
+        # `/` or `/home`: everything is inside, also what is the user's own.
+        return
+    if chosen and root and is_within(os.path.realpath(layout.data_dir), project):
         raise SariError(f"SARI_REGISTRY_FILE is {chosen}, inside the project {root}: {_ELSEWHERE}, outside of it")
 
 
@@ -90,6 +93,20 @@ def home_directory(environ: Mapping[str, str]) -> str:
         ) from None
 
 
+def home_of(environ: Mapping[str, str]) -> str | None:
+    """Return the canonical path of the user's home directory; None if there is none."""
+    try:
+        home = home_directory(environ)
+    except SariError:
+        return None
+    return os.path.realpath(home) if os.path.isabs(home) else None
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Whether a canonical path is a folder or inside of it."""
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
 def find_layout(environ: Mapping[str, str]) -> Layout:
     """Return the layout that the environment selects."""
     chosen = environ.get("SARI_REGISTRY_FILE")
@@ -101,7 +118,10 @@ def find_layout(environ: Mapping[str, str]) -> Layout:
                 f"SARI_REGISTRY_FILE is {chosen!r}, which depends on the current directory: use an absolute path"
             )
         return Layout(os.path.normpath(path))
-    return Layout(os.path.join(home_directory(environ), ".local", "share", "sari", "server.json"))
+    home = home_directory(environ)
+    if not os.path.isabs(home):
+        raise SariError(f"the home directory {home!r} depends on the current directory: set HOME to an absolute path")
+    return Layout(os.path.join(home, ".local", "share", "sari", "server.json"))
 
 
 def make_private_directory(path: str) -> None:

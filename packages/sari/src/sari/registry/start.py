@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sari.protocol.errors import SariError
-from sari.registry.layout import Layout, check_outside, home_directory, make_private_directory
+from sari.registry.layout import Layout, check_outside, home_of, is_within, make_private_directory
 from sari.registry.locks import FileLock
 from sari.registry.model import DaemonEntry, parse_daemon
 from sari.registry.programs import clean_environment, python_command
@@ -106,13 +106,9 @@ def _projects(environ: Mapping[str, str]) -> list[str]:
     with contextlib.suppress(OSError):
         here = os.getcwd()
         named = [here, nearest_git(here), environ.get("SARI_WORKSPACE_ROOT"), environ.get("CLAUDE_PROJECT_DIR")]
-        home = os.path.realpath(home_directory(environ))
+        home = home_of(environ) or ""
         # Not the home directory or one above it, where the user's own programs are.
-        return [
-            one
-            for one in named
-            if one and os.path.isabs(one) and not f"{home}/".startswith(os.path.realpath(one).rstrip("/") + "/")
-        ]
+        return [one for one in named if one and os.path.isabs(one) and not is_within(home, os.path.realpath(one))]
     return []
 
 

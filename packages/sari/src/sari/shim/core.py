@@ -241,7 +241,11 @@ class Shim:
         self._connecting = False
         roots = [connected.root] if connected.root and (connected.chosen or self._last_request) else []
         idle_s = time.monotonic() - self._last_request if self._last_request else 0.0
-        hello = {"session": self._session, "client": self._client, "roots": roots, "idle_s": idle_s}
+        # A client that starts many shims is one client to the daemon.
+        process = os.getppid()
+        hello = {
+            "session": self._session, "client": self._client, "roots": roots, "idle_s": idle_s, "process": process
+        }  # fmt: skip
         session = {"jsonrpc": "2.0", "id": self._internal_id(link), "method": "sari/session", "params": hello}
         link.send(jsonrpc.encode(session))
         if self._initialize is not None:
@@ -273,7 +277,7 @@ class Shim:
 
     def _from_daemon(self, link: Link, line: bytes) -> None:
         try:
-            message = jsonrpc.decode(line)
+            message = jsonrpc.decode_answer(line)
         except NotAMessage:
             return
         if not isinstance(message, dict):

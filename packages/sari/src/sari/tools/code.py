@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from operator import itemgetter
 
 from sari.index import ripgrep
@@ -21,14 +21,14 @@ from sari.languages.store import Placed
 from sari.protocol.catalog import KINDS
 from sari.protocol.tooling import Call, ToolResult
 from sari.tools.arguments import Arguments, BadArguments
+from sari.tools.definitions import MOST_SYMBOLS, PARTIAL, qualifier_ranks, unparsed_note
 from sari.tools.paging import DEFAULT_TOKENS, Key, Page, is_cursor_of, read_cursor, take_page, write_cursor
-from sari.tools.qualified_names import declared_namespaces, namespace_rank, qualifier_rank, split_name
+from sari.tools.qualified_names import split_name
 from sari.tools.scope import Scope, path_filter, path_tier, shown
-from sari.tools.typed import begin_typed, implementation_rows, spans_of, use_rows
+from sari.tools.typed import begin_typed, implementation_rows, spans_of, typed_note, use_rows
 
 _BY_SYNTAX = "By syntax, not by types: other things of the same name are among them."
 _SCOPES = frozenset({"class", "struct", "interface", "trait", "impl", "function", "method", "constructor", "module"})
-_MOST_SYMBOLS = 5_000
 _MOST_FILES = 400
 # A page is returned once it is full and so many files are parsed (5 ms each): `get` is used in thousands of files.
 _FILES_AT_ONCE = 50
@@ -45,13 +45,13 @@ def answer_symbols(scope: Scope, arguments: Arguments) -> ToolResult:
     limit = arguments.number("limit", 50)
     qualifier, name = split_name(query)
     placed, complete = scope.symbols.named(name, 20_000)
-    notes = [] if complete else [_PARTIAL]
-    unparsed = _unparsed(shown(path) for path in scope.symbols.failed_with(name) if keep is None or keep(path))
+    notes = [] if complete else [PARTIAL]
+    unparsed = unparsed_note(shown(path) for path in scope.symbols.failed_with(name) if keep is None or keep(path))
     if unparsed:
         complete = False
         notes.append(unparsed)
     named = [one for one in placed if (not kinds or one.symbol.kind in kinds) and (keep is None or keep(one.path))]
-    ranks = _qualifier_ranks(scope, qualifier, name, named)
+    ranks = qualifier_ranks(scope, qualifier, name, named)
     chosen = [one for one in named if ranks[one] is not None]
     if named and not chosen:
         # sari cannot follow every qualifier (an alias, a re-export), so show the symbols that share the last part.
@@ -62,46 +62,6 @@ def answer_symbols(scope: Scope, arguments: Arguments) -> ToolResult:
         chosen = [one for one in chosen if one.symbol.name == name] or chosen
     chosen.sort(key=lambda one: (_distance(one.symbol.name, name), ranks[one] or 0, path_tier(shown(one.path))))
     return _listed("symbols", chosen, limit, complete, " ".join(notes), f"No symbol's name holds {name!r}.")
-
-
-def placed_named(scope: Scope, query: str) -> list[Placed]:
-    """Return the definitions with exactly this name, qualified or not, best match first."""
-    qualifier, name = split_name(query.removesuffix("()"))
-    placed, _ = scope.symbols.exactly(name, _MOST_SYMBOLS)
-    ranked = _qualifier_ranks(scope, qualifier, name, placed)
-    fitting = [(rank, path_tier(shown(one.path)), one) for one, rank in ranked.items() if rank is not None]
-    fitting.sort(key=lambda entry: (entry[0], entry[1], entry[2].path, entry[2].symbol.line))
-    if fitting and fitting[0][0] == 0:
-        # A definition in a class of that name takes precedence over one in a file of that name.
-        fitting = [entry for entry in fitting if entry[0] == 0]
-    return [one for _, _, one in fitting]
-
-
-def _qualifier_ranks(
-    scope: Scope, qualifier: Sequence[str], name: str, placed: Sequence[Placed]
-) -> dict[Placed, int | None]:
-    """Return how well each symbol matches a qualifier; None if it does not."""
-    if not qualifier:
-        return dict.fromkeys(placed, 0)
-    ranks = {one: qualifier_rank(qualifier, one.symbol.container, shown(one.path), scope.root.name) for one in placed}
-    declared: dict[bytes, list[str]] = {}
-    for one in placed:
-        if ranks[one] is None and one.symbol.name == name and len(declared) < _MOST_FILES:
-            if one.path not in declared:
-                read = read_text(os.fsencode(scope.root), one.path, MAX_PARSED_BYTES)
-                declared[one.path] = declared_namespaces(read[0]) if read is not None else []
-            found = [namespace_rank(qualifier, one.symbol.container, space) for space in declared[one.path]]
-            ranks[one] = min((rank for rank in found if rank is not None), default=None)
-    return ranks
-
-
-def _unparsed(paths: Iterable[str]) -> str:
-    """Return a note about files that contain a name and cannot be parsed."""
-    listed = list(islice(paths, 5))
-    return f"Cannot be parsed: {', '.join(listed)}; `search` finds the name there." if listed else ""
-
-
-_PARTIAL = "Not every file is parsed yet, so some symbols may be missing; ask again in a moment."
 
 
 def _kind(kind: str) -> str:
@@ -154,9 +114,9 @@ def _dotted(row: dict[str, object]) -> str:
 def answer_implementations(scope: Scope, arguments: Arguments) -> ToolResult:
     name = _name(arguments)
     given = arguments.text("name").strip()
-    pending = begin_typed(scope, "implementations", given, lambda: placed_named(scope, given))
-    types, complete = scope.symbols.extending(name, _MOST_SYMBOLS)
-    again, also = scope.symbols.exactly(name, _MOST_SYMBOLS)
+    pending = begin_typed(scope, "implementations", given)
+    types, complete = scope.symbols.extending(name, MOST_SYMBOLS)
+    again, also = scope.symbols.exactly(name, MOST_SYMBOLS)
     methods = [one for one in again if one.symbol.kind in ("method", "constructor")]
     rows = sorted(
         [((0, shown(one.path), one.symbol.line), as_data(one)) for one in types]
@@ -164,16 +124,17 @@ def answer_implementations(scope: Scope, arguments: Arguments) -> ToolResult:
         key=lambda row: row[0],
     )
     complete = complete and also
-    note = _BY_SYNTAX if complete else f"{_BY_SYNTAX} {_PARTIAL}"
-    unparsed = _unparsed(map(shown, scope.symbols.failed_with(name)))
+    note = _BY_SYNTAX if complete else f"{_BY_SYNTAX} {PARTIAL}"
+    unparsed = unparsed_note(map(shown, scope.symbols.failed_with(name)))
     if unparsed:
         complete, note = False, f"{note} {unparsed}"
     query = f"implementations {given}"
     typed = pending.take() if is_cursor_of(arguments.text("cursor"), f"{query} by types") else None
     by = "syntax"
     if typed is not None:
-        by, query, complete = "types", f"{query} by types", True
-        rows, note = implementation_rows(scope, typed, as_data), f"By types ({typed.server})."
+        by, query = "types", f"{query} by types"
+        rows, unknown = implementation_rows(scope, typed, as_data)
+        complete, note = typed_note(scope, typed, name, unknown)
     else:
         note = f"{note} {pending.why_not()}".strip()
     page = take_page(rows, query, read_cursor(arguments.text("cursor"), query), _budget(arguments))
@@ -242,7 +203,7 @@ def _answer_uses(
     key: str, scope: Scope, arguments: Arguments, name: str, folder: bytes, nothing: str, call: Call
 ) -> ToolResult:
     given = arguments.text("name").strip()
-    pending = begin_typed(scope, "references", given, lambda: placed_named(scope, given))
+    pending = begin_typed(scope, "references", given)
     query = f"{key} {given} {shown(folder)}"
     typed_query = f"{query} by types"
     first = arguments.text("cursor")
@@ -262,10 +223,10 @@ def _answer_uses(
         # It may have become ready meanwhile.
         typed = pending.take() if wants_types else None
     if typed is not None:
-        rows = use_rows(scope, typed, name, shown(folder), _around, calls_only=key == "callers")
+        rows, unknown = use_rows(scope, typed, name, shown(folder), _around, calls_only=key == "callers")
         page = take_page(rows, typed_query, read_cursor(first, typed_query), _budget(arguments))
-        note = f"By types ({typed.server})."
-        return _paged(key, *_uses_shown(page), len(rows), True, note, nothing, "types")
+        complete, note = typed_note(scope, typed, name, unknown)
+        return _paged(key, *_uses_shown(page), len(rows), complete, note, nothing, "types")
     if not is_cursor_of(first, query):
         raise BadArguments("`cursor` belongs to an answer that is no longer there. Leave it out to begin again.")
     page = take_page(uses, query, after, _budget(arguments))
@@ -275,7 +236,7 @@ def _answer_uses(
     total = len(uses) if after is None and rest is None else None
     note = f"{_BY_SYNTAX} {pending.why_not()}".strip()
     if unparsed:
-        note += f" {_unparsed(unparsed)}"
+        note += f" {unparsed_note(unparsed)}"
     return _paged(key, *_uses_shown(page), total, not unparsed, note, nothing, "syntax")
 
 

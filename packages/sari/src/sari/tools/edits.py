@@ -24,7 +24,7 @@ from sari.languages.parse import MAX_PARSED_BYTES, Span, Symbol
 from sari.languages.store import Placed
 from sari.protocol.tooling import Call, ToolResult
 from sari.tools.arguments import Arguments, BadArguments
-from sari.tools.code import placed_named
+from sari.tools.definitions import PARTIAL, placed_named
 from sari.tools.qualified_names import split_name
 from sari.tools.scope import Scope, shown, uncancelled
 
@@ -184,14 +184,17 @@ def _family(language: str) -> frozenset[str]:
 def _only_definition(scope: Scope, given: str, folder: str) -> Placed:
     """Return the definition to rename. Uses are found by name, so there must be no other definition of that name."""
     _, name = split_name(given)
-    meant = [one for one in placed_named(scope, given) if _is_below(shown(one.path), folder)]
+    named, complete = placed_named(scope, given)
+    others, also = placed_named(scope, name)
+    if not (complete and also):
+        # Another definition might be among the others.
+        raise EditRefused(f"{PARTIAL} Nothing was changed.")
+    meant = [one for one in named if _is_below(shown(one.path), folder)]
     if not meant:
         raise BadArguments(f"Nothing called {given!r} is defined in {_named(folder)}. `symbols` finds definitions.")
     families = {_family_of(one) for one in meant}
     entities = {
-        _entity(one): one
-        for one in placed_named(scope, name)
-        if _is_below(shown(one.path), folder) and _family_of(one) in families
+        _entity(one): one for one in others if _is_below(shown(one.path), folder) and _family_of(one) in families
     }
     if len(entities) > 1:
         places = ", ".join(f"{shown(one.path)}:{one.symbol.line}" for one in entities.values())
@@ -265,7 +268,9 @@ def _plan_replace(scope: Scope, arguments: Arguments) -> Plan:
     with open_folders(scope.root) as folders:
         content = _content(folders.of(path), path)
         check_writable(*folders.of(path), shown(path))
-    symbols = scope.symbols.of_file(path) or []
+    symbols = scope.symbols.of_file(path)
+    if symbols is None:
+        raise EditRefused(f"{shown(path)} cannot be parsed, so sari does not know its definitions.")
     symbol = _only_symbol(symbols, arguments.text("symbol").strip(), Path(shown(path)))
     check_encoding(content, text, shown(path))
 

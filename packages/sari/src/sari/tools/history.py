@@ -18,7 +18,7 @@ from sari.languages.parse import Symbol
 from sari.protocol.tooling import Call, ToolResult
 from sari.ranking.commit_messages import MOST_COMMITS, CommitMessages
 from sari.tools.arguments import Arguments, BadArguments
-from sari.tools.code import placed_named
+from sari.tools.definitions import PARTIAL, placed_named, unparsed_note
 from sari.tools.paging import Key, Page, read_cursor, take_page, write_cursor
 from sari.tools.reading import find_symbol
 from sari.tools.scope import Scope, shown
@@ -120,16 +120,27 @@ class _History:
     def _by_symbol(self, name: str) -> ToolResult:
         symbol, path = self._definition(name)
         if symbol is None:
-            self._notes.append(f"Nothing is called {name!r} now; these commits added or removed the name.")
-            return self._by_text(name.rpartition(".")[2].rpartition(":")[2], is_regex=False)
+            last = name.rpartition(".")[2].rpartition(":")[2]
+            unparsed = [
+                shown(path)
+                for path in self._scope.symbols.failed_with(last, as_word=True)
+                if not self._path or _is_below(shown(path), self._path)
+            ]
+            self._notes.append(
+                f"{unparsed_note(unparsed, f'{name!r} may be defined there')} These commits added or removed the name."
+                if unparsed
+                else f"Nothing is called {name!r} now; these commits added or removed the name."
+            )
+            return self._by_text(last, is_regex=False)
         return self._by_lines(path, symbol.line, symbol.end_line)
 
     def _definition(self, name: str) -> tuple[Symbol | None, str]:
         if self._path and (self._scope.root / self._path).is_file():
             return find_symbol(self._scope.symbols.of_file(self._scope.file(self._path)) or [], name), self._path
-        placed = [
-            one for one in placed_named(self._scope, name) if not self._path or _is_below(shown(one.path), self._path)
-        ]
+        named, complete = placed_named(self._scope, name)
+        if not complete:
+            self._notes.append(PARTIAL)
+        placed = [one for one in named if not self._path or _is_below(shown(one.path), self._path)]
         if not placed:
             return None, ""
         if len(placed) > 1:

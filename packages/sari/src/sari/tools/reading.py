@@ -63,9 +63,14 @@ def _line(row: bytes) -> str:
 def _range(scope: Scope, arguments: Arguments, path: bytes, total: int) -> tuple[int, int]:
     symbol = arguments.text("symbol").strip()
     if symbol:
-        found = find_symbol(scope.symbols.of_file(path) or [], symbol)
+        symbols = scope.symbols.of_file(path)
+        if symbols is None:
+            raise BadArguments(
+                f"{shown(path)} cannot be parsed. Find `{symbol}` with `search`, and read it by `start`."
+            )
+        found = find_symbol(symbols, symbol)
         if found is None:
-            names = ", ".join(s.name for s in (scope.symbols.of_file(path) or [])[:20])
+            names = ", ".join(s.name for s in symbols[:20])
             raise BadArguments(
                 f"{shown(path)} defines no `{symbol}`. It defines: {names or 'nothing sari can parse'}."
             )

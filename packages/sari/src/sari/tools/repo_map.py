@@ -17,6 +17,7 @@ from sari.protocol.tooling import ToolResult
 from sari.ranking.file_kind import FileKind, kind_of
 from sari.ranking.symbol_graph import FileNames, Importance, foremost_first, importance
 from sari.tools.arguments import Arguments
+from sari.tools.definitions import unparsed_note
 from sari.tools.scope import Scope, path_tier, shown
 
 _MOST_PARSED = 2_000
@@ -54,6 +55,7 @@ class _Drawn:
 
     paths: list[bytes]
     parseable: int
+    unparsed: list[str]
     ranks: Importance
 
 
@@ -70,14 +72,18 @@ class RepoMap:
             return kept[1]
         paths = sorted(scope.index.paths(), key=lambda path: (path_tier(shown(path)), path.count(b"/"), path))
         parseable = [path for path in paths if catalog.of_path(shown(path)) is not None]
-        drawn = _Drawn(paths, len(parseable), importance(_names(scope, parseable[:_MOST_PARSED])))
+        names, unparsed = _names(scope, parseable[:_MOST_PARSED])
+        drawn = _Drawn(paths, len(parseable), unparsed, importance(names))
         self._kept = change, drawn
         return drawn
 
 
-def _names(scope: Scope, paths: Sequence[bytes]) -> dict[bytes, FileNames]:
-    """Return the names of files: not of all if that takes too much time or memory."""
+def _names(scope: Scope, paths: Sequence[bytes]) -> tuple[dict[bytes, FileNames], list[str]]:
+    """Return the names of files: not of all if that takes too much time or memory. Also returns the files that cannot be
+    parsed.
+    """
     found: dict[bytes, FileNames] = {}
+    unparsed: list[str] = []
     # What a file defines at any depth.
     defined: dict[bytes, frozenset[str]] = {}
     homes: dict[bytes, set[bytes]] = {}
@@ -86,7 +92,10 @@ def _names(scope: Scope, paths: Sequence[bytes]) -> dict[bytes, FileNames]:
     for path in paths:
         if time.monotonic() > deadline or left < 0:
             break
-        of_file = scope.symbols.of_file(path) or []
+        of_file = scope.symbols.of_file(path)
+        if of_file is None:
+            unparsed.append(shown(path))
+            continue
         top = [symbol for symbol in of_file if not symbol.container]
         types, others = _sizes(top, _TYPES), _sizes(top, _OTHERS)
         for name in (*types, *others):
@@ -94,11 +103,12 @@ def _names(scope: Scope, paths: Sequence[bytes]) -> dict[bytes, FileNames]:
         found[path] = FileNames(types, others, (), _COUNTS[kind_of(shown(path))])
         defined[path] = frozenset(dict.fromkeys(islice((symbol.name for symbol in of_file), 10 * _MOST_DEFINED)))
         left -= sum(map(len, defined[path])) + 20 * len(defined[path])
-    return {
+    named = {
         # A method of the same name, which the file itself defines, is no use of another file's function.
         path: replace(names, mentions=_mentions(scope, path, homes) - defined[path])
         for path, names in found.items()
     }
+    return named, unparsed
 
 
 def _encoded(name: str) -> bytes:
@@ -156,8 +166,9 @@ def answer_repo_map(scope: Scope, kept: RepoMap, arguments: Arguments) -> ToolRe
     structured: dict[str, object] = {"files": files, "total_files": len(drawn.paths), "complete": complete}
     if not complete:
         structured["note"] = (
-            f"The foremost {len(files)} of {len(drawn.paths)} files; `find_files` and `outline` show the others."
-        )
+            f"The foremost {len(files)} of {len(drawn.paths)} files; `find_files` and `outline` show the others. "
+            + unparsed_note(drawn.unparsed, "`search` and `read` show what they define")
+        ).strip()
     notes = [str(structured["note"])] if not complete else []
     return ToolResult("\n".join([f"{scope.root}: {len(drawn.paths)} files", *tree, "", *rows, *notes]), structured)
 

@@ -29,7 +29,7 @@ _FINISH_S: Final = 5.0
 
 
 class _ConnectionState(Enum):
-    """The state of a connection: before its first request, answering one, or waiting for the next."""
+    """The state of a connection: before its first request, answering one of the owner, or waiting for the next."""
 
     FRESH = auto()
     BUSY = auto()
@@ -156,7 +156,9 @@ class HttpServer:
             return False
         if request is None:
             return False
-        self._mark(sock, _ConnectionState.BUSY)
+        if self._guard.admit(request.headers) is not None:
+            # Only the owner's: a stranger who does not read the answer would keep the place.
+            self._mark(sock, _ConnectionState.BUSY)
         response = self._answer(request)
         keep = request.keep_alive and not self._closing.is_set() and response.stream is None
         connection.write(response, keep_alive=keep, head_only=request.method == "HEAD")
