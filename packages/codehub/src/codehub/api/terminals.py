@@ -35,6 +35,7 @@ _LONGEST = 8 << 20  # a screen with its scrollback is far smaller
 # comes in frames of 64 KB.
 _LARGE = 128 << 10
 _LONGEST_INPUT = 1 << 20
+_LAST_KEYS_S = 5.0
 # The protocol that a browser offers besides its session key (`codehub.key.…`), and gets.
 _PROTOCOL = "codehub.terminal"
 # The base of the close code of a rejected WebSocket: 4000 plus the HTTP status.
@@ -141,6 +142,9 @@ async def _carry(socket: WebSocket, stream: ByteStream, context: Context, worksp
     ]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0] in done and isinstance(tasks[0].exception(), WebSocketDisconnect):
+            # What the client sent before it left is still typed.
+            done, _ = await asyncio.wait(tasks[1:], timeout=_LAST_KEYS_S, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
@@ -193,14 +197,17 @@ async def _send(socket: WebSocket, stream: ByteStream, buffer: bytearray, size: 
 
 async def _to_workspace(socket: WebSocket, stream: ByteStream, context: Context, workspace_id: str) -> None:
     while True:
-        message = await socket.receive_bytes()
+        received = await socket.receive()  # also after the client could not be sent something
+        if received["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(received.get("code", 1005))
+        message = received.get("bytes")
         if not message or len(message) > _LONGEST_INPUT:
             raise ConnectionResetError("not a known message")
+        await stream.write(message[:1] + (len(message) - 1).to_bytes(4, "big") + message[1:])
         if message[:1] == b"I":
             # Keystrokes are user activity; an open tab is not.
             with contextlib.suppress(CodeHubError):
                 await context.doors.touch(workspace_id)
-        await stream.write(message[:1] + (len(message) - 1).to_bytes(4, "big") + message[1:])
 
 
 def _id(text: str) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _FIRST_RETRY_S: Final = 0.25
 _LONGEST_RETRY_S: Final = 3.0
+_LAST_KEYS_S: Final = 2.0
 _LONGEST_MESSAGE: Final = 9 << 20  # the API sends at most 8 MB
 _REFUSED: Final = 4000  # a refusal closes the socket with this plus the HTTP status
 _ENDED: Final = 1000
@@ -147,6 +148,7 @@ class Viewer:
         try:
             await asyncio.wait((attached, left), return_when=asyncio.FIRST_COMPLETED)
             if not attached.done():
+                await self._sent()
                 return None
             attached.result()
             self.exited = True
@@ -175,6 +177,12 @@ class Viewer:
     def _size_message(self) -> bytes:
         self._sent_size = dict(_size())
         return b"R" + json.dumps(self._sent_size).encode()
+
+    async def _sent(self) -> None:
+        """Wait for what was typed before the user detached, but not long: the connection may have stalled."""
+        if self._outgoing is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._outgoing.join(), _LAST_KEYS_S)
 
     def _send(self, message: bytes) -> None:
         if self._outgoing is not None:
@@ -232,6 +240,7 @@ class Viewer:
     async def _send_all(self, socket: ClientConnection, outgoing: asyncio.Queue[bytes]) -> None:
         while True:
             await socket.send(await outgoing.get())
+            outgoing.task_done()
 
     async def _take(self, message: bytes) -> bool:
         """Returns False for a screen in another size than ours: ours was sent, so the next one fits."""

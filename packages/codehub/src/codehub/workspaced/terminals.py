@@ -35,6 +35,7 @@ _READ = 64 << 10
 _STALLED_S = 2.0
 _MOST_TERMINALS = 64
 _MOST_INPUT = 1 << 20
+_LAST_KEYS_S = 5.0
 _ID = re.compile(r"[0-9a-f]{16}$")
 SCREEN, OUTPUT, INPUT, ACK, RESIZE, EXIT = b"S", b"O", b"I", b"A", b"R", b"X"
 
@@ -216,6 +217,10 @@ class Terminal:
         reading = asyncio.ensure_future(self._read_from(viewer, connection))
         try:
             done, _ = await asyncio.wait({writing, reading}, return_when=asyncio.FIRST_COMPLETED)
+            if reading not in done and isinstance(writing.exception(), OSError):
+                # What the viewer sent before it left is still typed.
+                self._viewers.discard(viewer)
+                await asyncio.wait({reading}, timeout=_LAST_KEYS_S)
             for task in done:
                 error = task.exception()
                 if error is not None and not isinstance(error, (OSError, RequestError)):

@@ -55,6 +55,20 @@ def test_two_viewers_see_the_same_and_a_new_size_reaches_both(doors: Doors) -> N
         assert one.exit == 3
 
 
+def test_what_was_typed_before_a_viewer_left_arrives(doors: Doors) -> None:
+    """Each key is answered, so the connection breaks while more of them wait."""
+    terminal = opened(doors, "for n in $(seq 100000); do read -r line || exit; echo got-$n-$line; done")
+    for n in range(20):
+        with attached(doors, terminal) as viewer:
+            viewer.take()
+            for key in range(50):
+                viewer.type(f"{50 * n + key + 1}\n")
+    with attached(doors, terminal) as viewer:
+        viewer.until("got-1000-1000")
+    with doors.client() as client:
+        assert client.delete(f"{doors.api}/terminals/{terminal}").status_code == 204
+
+
 def test_a_flood_is_seen_to_the_last_byte(doors: Doors) -> None:
     terminal = opened(doors, "stty -onlcr; head -c 20000000 /dev/zero | tr '\\0' x; echo; echo THE END; sleep 1")
     with attached(doors, terminal) as viewer:
