@@ -94,7 +94,8 @@ def _raw_mode() -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        with contextlib.suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
 class Keys:
@@ -159,15 +160,21 @@ class Viewer:
                 task.cancel()
             await asyncio.gather(attached, left, return_exceptions=True)
             if self._next is not None:
-                _write(_RESET + _LAST_LINE)
+                with contextlib.suppress(OSError):  # the terminal is gone
+                    _write(_RESET + _LAST_LINE)
 
     def _typed(self) -> None:
-        typed = os.read(sys.stdin.fileno(), 64 << 10)
+        typed = b""
+        with contextlib.suppress(OSError):  # the terminal is gone
+            typed = os.read(sys.stdin.fileno(), 64 << 10)
+        if not typed:
+            self._left.set()
+            return
         self._resized()  # the signal may come later than what was typed after the change
         sent, leaves = self._keys.feed(typed)
         if sent:
             self._send(b"I" + sent)
-        if leaves or not typed:
+        if leaves:
             self._left.set()
 
     def _resized(self) -> None:

@@ -15,6 +15,8 @@ import termios
 import time
 from collections.abc import Iterator
 
+import pytest
+
 from codehub.workspaced.vt import Terminal as Model
 from testing.codehub.doors import Doors
 from testing.codehub.full_stack import TIMEOUT_S
@@ -58,6 +60,11 @@ class Window:
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
+
+    def vanish(self) -> None:
+        """End as a terminal emulator that is killed."""
+        with open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), self._master)
 
     @property
     def lines(self) -> list[str]:
@@ -160,6 +167,17 @@ def test_no_key_is_lost_that_is_typed_before_the_first_screen(doors: Doors) -> N
             viewer.type(f"{typed}\r")
             viewer._draw(0.01)
         viewer.until(f"got-{typed}-{typed}")
+
+
+@pytest.mark.parametrize("command", ["echo ready; cat", "while sleep 0.1; do echo ready; done"], ids=["idle", "busy"])
+def test_it_ends_when_its_own_terminal_is_gone(doors: Doors, command: str) -> None:
+    terminal = opened(doors, command)
+    with window(doors, doors.workspace_id, terminal) as viewer:
+        viewer.until("ready")
+        viewer.vanish()
+        viewer.process.wait(TIMEOUT_S)
+    with doors.client() as client:
+        assert client.delete(f"{doors.api}/terminals/{terminal}").status_code == 204
 
 
 def test_attaching_does_not_wake_and_scripts_are_pointed_to_exec(doors: Doors) -> None:
