@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from typing import Callable
+from typing import IO, Callable
 
 from . import paths, tars
 from .errors import RequestError, invalid
@@ -43,10 +43,10 @@ def _make(place: paths.Place) -> bool:
     return True
 
 
-def _spawn(what: str, folder: int) -> subprocess.Popen[bytes]:
-    command: list[str] = [sys.executable, "-I", "-S", "-B", tars.__file__, what, str(folder)]
+def _spawn(what: str, *fds: int) -> subprocess.Popen[bytes]:
+    command: list[str] = [sys.executable, "-I", "-S", "-B", tars.__file__, what, *map(str, fds)]
     return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(folder,), bufsize=0
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=fds, bufsize=0
     )
 
 
@@ -91,12 +91,23 @@ async def upload(home: bytes, path: bytes, body: AsyncIterator[bytes]) -> Respon
             raise
 
 
+def _spawn_unpacking(folder: int) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+    """Start unpacking. What is written to the file says that the upload is complete."""
+    with contextlib.ExitStack() as given, contextlib.ExitStack() as kept:
+        given.callback(os.close, folder)
+        complete, completes = os.pipe()
+        given.callback(os.close, complete)
+        mark = kept.enter_context(open(completes, "wb", buffering=0))
+        process = _spawn("unpack", folder, complete)
+        kept.pop_all()
+        return process, mark
+
+
 async def _unpacked(folder: int, body: AsyncIterator[bytes]) -> Response:
-    process = _spawn("unpack", folder)
-    os.close(folder)
+    process, mark = _spawn_unpacking(folder)
     loop = asyncio.get_running_loop()
     try:
-        with _pipes(process):
+        with mark, _pipes(process):
             assert process.stdin is not None
             assert process.stdout is not None
             assert process.stderr is not None
@@ -111,6 +122,8 @@ async def _unpacked(folder: int, body: AsyncIterator[bytes]) -> Response:
                         await _writable(loop, fd)
                     except BrokenPipeError:
                         break
+            with contextlib.suppress(BrokenPipeError):
+                mark.write(tars.COMPLETE)
             process.stdin.close()
             code = await _ended(process)
             if code != 0:

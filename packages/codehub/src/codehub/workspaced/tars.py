@@ -1,7 +1,9 @@
-"""Packs and unpacks folders as tar in a separate process: `python tars.py pack|context|unpack FD`, data on stdin/stdout.
+"""Packs and unpacks folders as tar in a separate process: `python tars.py pack|context FD` or `unpack FD FD`, data on
+stdin/stdout.
 
 The folder is an open descriptor, so its path cannot change meanwhile. Unpacking uses a staging folder beside the target's
-content, which is moved into place when the archive has ended properly: an interrupted upload leaves nothing. Members that
+content, which is moved into place when `COMPLETE` can be read from the second descriptor: an interrupted upload leaves
+nothing. The end of the data says nothing, because the parent may have been killed. Members that
 point outside the folder are refused, devices are left out. `codehub ws cp` unpacks what a workspace sends in the same way.
 `context` packs what an image is built from: without what .dockerignore names.
 """
@@ -24,6 +26,7 @@ if not __package__:  # started by file
 
 from . import dockerignore
 
+COMPLETE = b"1"
 _PREFIX = ".codehub-upload-"
 _MOST_MEMBERS = 1_000_000
 _DEEPEST = 500  # folders are made and removed recursively
@@ -144,10 +147,17 @@ class _Member(tarfile.TarInfo):
         return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
 
 
-def unpack(source: Source, folder: str, mode: Literal["r|", "r|*"], outward: list[str] | None = None) -> int:
+def unpack(
+    source: Source,
+    folder: str,
+    mode: Literal["r|", "r|*"],
+    outward: list[str] | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> int:
     """Unpack into a folder and return how many entries there were.
 
-    Links that lead out of the folder are refused, or left out and added to `outward`.
+    Links that lead out of the folder are refused, or left out and added to `outward`. `check` is called before anything is
+    moved into place.
     """
     staging = os.path.join(folder, _PREFIX + secrets.token_hex(8))
     os.mkdir(staging, 0o700)
@@ -156,6 +166,7 @@ def unpack(source: Source, folder: str, mode: Literal["r|", "r|*"], outward: lis
         # The archive may end before the upload does: the rest must have arrived too.
         while source.read(1 << 18):
             pass
+        check()
         _merge(staging, folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -239,6 +250,11 @@ def _ended(number: int, frame: object) -> None:
     raise ValueError("the upload was cut off")
 
 
+def _check_complete(fd: int) -> None:
+    if os.read(fd, 1) != COMPLETE:
+        raise ValueError("the upload was cut off")
+
+
 def main() -> int:
     signal.signal(signal.SIGTERM, _ended)
     os.fchdir(int(sys.argv[2]))
@@ -248,7 +264,8 @@ def main() -> int:
         elif sys.argv[1] == "context":
             pack_context()
         else:
-            sys.stdout.write(str(unpack(sys.stdin.buffer, ".", "r|*")))
+            complete = int(sys.argv[3])
+            sys.stdout.write(str(unpack(sys.stdin.buffer, ".", "r|*", check=lambda: _check_complete(complete))))
     except (tarfile.TarError, ValueError, EOFError) as error:
         sys.stderr.write(f"not unpacked: {error}")
         return 2
