@@ -17,7 +17,7 @@ from codehub.adapters.filesystem.ownership import uid_for
 from codehub.adapters.process.instances import ProcessInstances
 from codehub.adapters.process.launch_plan import ProcessOptions
 from codehub.adapters.process.sandbox import HOME
-from codehub.domain.errors import Terminal
+from codehub.domain.errors import FenceLost, Terminal
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import InstanceSpec
@@ -189,6 +189,28 @@ def _is_zombie(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z"
     except OSError:
         return True
+
+
+@pytest.mark.needs("bwrap", "root")
+async def test_a_leader_whose_term_ends_while_it_stops_an_instance_ends_nothing_of_the_next_start(
+    boxed: ProcessWorld,
+) -> None:
+    """Every start of a workspace has the same uid, by which the processes that an instance left are found."""
+    await started(boxed)
+    checks = 0
+
+    def fence() -> None:
+        nonlocal checks
+        checks += 1
+        if checks > 1:
+            raise FenceLost("the term is over")
+
+    of_the_next_start = await asyncio.create_subprocess_exec("sleep", "600", user=uid_for(wid()))
+    with pytest.raises(FenceLost):
+        await boxed.instances.stop(wid(), fence)
+    assert of_the_next_start.returncode is None
+    await boxed.instances.stop(wid(), no_fence)
+    assert await of_the_next_start.wait() == -signal.SIGKILL
 
 
 @pytest.mark.needs("bwrap")

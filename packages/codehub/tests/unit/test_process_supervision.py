@@ -16,6 +16,7 @@ from codehub.adapters.process import stopping
 from codehub.adapters.process.port_bridge import bind
 from codehub.adapters.process.records import Record, leftovers
 from codehub.adapters.process.supervisor import Supervisor
+from codehub.ports.fence import no_fence
 
 
 class Swapped(socket.socket):
@@ -93,7 +94,7 @@ async def test_a_process_that_got_the_pid_of_a_leftover_meanwhile_is_not_killed(
                 "leftovers",
                 lambda *which: [innocent.pid, *leftovers(*which)] if left.poll() is None else [],
             )
-            await stopping.end_tree(record, 1.0)
+            await stopping.end_tree(record, 1.0, no_fence)
             assert left.wait(60) == -9
             assert innocent.poll() is None
         finally:

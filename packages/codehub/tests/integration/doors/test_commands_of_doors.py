@@ -130,14 +130,18 @@ def test_a_command_ends_when_the_reader_of_its_output_has_ended(doors: Doors) ->
 
 def test_a_folder_that_is_too_deep_is_refused_in_both_directions(doors: Doors, tmp_path: Path) -> None:
     deep = "d/" * 1100
-    doors.sh(f"mkdir -p {deep}")
-    subprocess.run(["mkdir", "-p", tmp_path / "up" / deep], check=True)
-    up = doors.codehub("ws", "cp", str(tmp_path / "up"), f"{doors.workspace_id}:deep")
-    down = doors.codehub("ws", "cp", f"{doors.workspace_id}:d", str(tmp_path / "down"))
-    for refused in (up, down):
-        assert (refused.returncode, b"is more than 500 folders deep" in refused.stderr) == (6, True), refused.stderr
-        assert b"Traceback" not in refused.stderr
-    assert list((tmp_path / "down").iterdir()) == []
-    assert doors.sh("test -e deep || echo absent") == "absent\n"
-    doors.sh("rm -rf d")
-    subprocess.run(["rm", "-rf", tmp_path / "up"], check=True)  # pytest removes folders recursively
+    try:
+        doors.sh(f"mkdir -p {deep}")
+        subprocess.run(["mkdir", "-p", tmp_path / "up" / deep], check=True)
+        up = doors.codehub("ws", "cp", str(tmp_path / "up"), f"{doors.workspace_id}:deep")
+        down = doors.codehub("ws", "cp", f"{doors.workspace_id}:d", str(tmp_path / "down"))
+        for refused in (up, down):
+            assert (refused.returncode, b"is more than 500 folders deep" in refused.stderr) == (6, True), (
+                refused.stderr
+            )
+            assert b"Traceback" not in refused.stderr
+        assert list((tmp_path / "down").iterdir()) == []
+        assert doors.sh("test -e deep || echo absent") == "absent\n"
+    finally:  # pytest and the end of CodeHub's tests remove folders recursively
+        doors.sh("rm -rf d deep")
+        subprocess.run(["rm", "-rf", tmp_path / "up"], check=True)

@@ -93,7 +93,7 @@ class ProcessInstances:
         owner = "" if self._owner_name is None else await self._owner_name(spec.workspace_id)
         fence()
         if record is not None:
-            await end_tree(record, self._options.grace_s)
+            await end_tree(record, self._options.grace_s, fence)
             await asyncio.to_thread(self._remove_leavings, record.identity)
         report(Progress("start", 0, 1, "steps"))
         prepared = await asyncio.to_thread(self._planner.plan, spec, programs, tools, owner, digest)
@@ -152,7 +152,7 @@ class ProcessInstances:
         record = self._record(workspace_id)
         if record is not None:
             fence()
-            await end_tree(record, self._options.grace_s)
+            await end_tree(record, self._options.grace_s, fence)
             self._exits.tell(workspace_id)
 
     async def delete(self, workspace_id: str, fence: Fence) -> None:
