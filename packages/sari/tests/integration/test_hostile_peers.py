@@ -73,6 +73,7 @@ def test_no_value_is_left_uncounted(value: object) -> None:
         parts = [*one.values()] if isinstance(one, dict) else one if isinstance(one, list) else []
         return 1 + sum(map(count, parts))
 
+    # So that these small texts are counted as large ones are. Hypothesis does not take `monkeypatch`.
     with patch.object(jsonrpc, "_FEW", -1):
         for ascii_only in (True, False):
             data = json.dumps(value, ensure_ascii=ascii_only).encode()

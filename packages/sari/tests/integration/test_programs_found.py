@@ -93,9 +93,8 @@ def test_a_registry_in_the_home_directory_is_not_part_of_a_project_above_it(tmp_
         check_outside(find_layout(environ), str(tmp_path / "home/sari"), environ)
 
 
+@pytest.mark.needs("git")
 def test_a_daemon_without_a_useful_path_still_finds_git(world: World) -> None:
-    if shutil.which("git", path="/usr/bin:/usr/local/bin") is None:
-        pytest.skip("git is elsewhere on this machine")
     root = world.workspace("project", a__py="def one():\n    return 1\n")
     shutil.rmtree(root / ".git")
     git(root, "init", "-q", "-b", "main")

@@ -149,7 +149,7 @@ class Viewer:
         try:
             await asyncio.wait((attached, left), return_when=asyncio.FIRST_COMPLETED)
             if not attached.done():
-                await self._sent()
+                await self._flush_keys()
                 return None
             attached.result()
             self.exited = True
@@ -185,7 +185,7 @@ class Viewer:
         self._sent_size = dict(_size())
         return b"R" + json.dumps(self._sent_size).encode()
 
-    async def _sent(self) -> None:
+    async def _flush_keys(self) -> None:
         """Wait for what was typed before the user detached, but not long: the connection may have stalled."""
         if self._outgoing is not None:
             with contextlib.suppress(TimeoutError):
